@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import JSON, MetaData, func
 from sqlalchemy.orm import Session
 from support.forms import Base, Colour, is_repetition
+from support.marks import SERVERS
 
 pytestmark = pytest.mark.backend
 
@@ -28,7 +29,6 @@ def db(create: Callable[[MetaData], None], session: Session) -> Session:
     return session
 
 
-SERVERS = ("postgresql", "mysql", "mariadb")
 ALL = ("sqlite", *SERVERS)
 NOON_UTC = NOON.replace(tzinfo=UTC)
 MICROSECONDS = datetime(2024, 5, 17, 12, 0, 0, 123456)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, insert, inspect, select
 from sqlalchemy.orm import DeclarativeBase, Mapped
-from support.marks import on
+from support.marks import SERVERS, on
 from support.parcel_table import KEYS
 from support.projects import Project, downgrade_of, upgrade_of
 
@@ -16,7 +16,6 @@ from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
 
 pytestmark = pytest.mark.backend
 
-SERVERS = ("postgresql", "mysql", "mariadb")
 NAME = "depot"
 
 

@@ -10,14 +10,13 @@ from sqlalchemy import Engine, MetaData, delete, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 from support.depots import hexes, migrate, models
-from support.marks import on
+from support.marks import SERVERS, on
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import ClusterKey, Ranges, cluster_key, range_of
 
 pytestmark = pytest.mark.backend
 
-SERVERS = ("postgresql", "mysql", "mariadb")
 LAST = 2**48 - 1
 
 

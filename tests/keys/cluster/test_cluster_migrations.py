@@ -14,7 +14,7 @@ from sqlalchemy import Engine, MetaData
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from support.depots import hexes, migrate, models
-from support.marks import on
+from support.marks import SERVERS, on
 from support.parcel_table import NAME, Parcels
 from support.projects import Project, downgrade_of, upgrade_of
 
@@ -39,8 +39,6 @@ from sqlalchemy_public_id.keys.cluster import operations
 from sqlalchemy_public_id.migrating import Patience
 
 pytestmark = pytest.mark.backend
-
-SERVERS = ("postgresql", "mysql", "mariadb")
 
 
 @on(*SERVERS)

@@ -10,13 +10,11 @@ import pytest
 from sqlalchemy import Engine, MetaData, delete, event, insert, select, text
 from sqlalchemy.orm import Session
 from support.depots import hexes, migrate, models
-from support.marks import on
+from support.marks import SERVERS, on
 from support.private_servers import wait_until
 
 import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # they are registered
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
-
-SERVERS = ("postgresql", "mysql", "mariadb")
 
 
 def somebody_waits(engine: Engine) -> Callable[[], bool]:

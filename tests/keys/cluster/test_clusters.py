@@ -13,14 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.async_tables import session_on
 from support.depots import hexes, models
-from support.marks import on
+from support.marks import SERVERS, on
 from support.servers import ASYNC_DRIVERS
 
 from sqlalchemy_public_id import PublicIdColumnMixin, bulk, lookup
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key, cluster_of, hex_of, in_cluster, sequence_of
 
 LAST = 2**48 - 1
-SERVERS = ("postgresql", "mysql", "mariadb")
 WAYS = ["identity", "function"]
 WAYS_OF = {"sqlite": ["identity"]} | dict.fromkeys(SERVERS, WAYS)
 """SQLite has no functions, and says so: test_no_functions."""
