@@ -19,7 +19,7 @@ pytestmark = pytest.mark.backend
 NAME = "depot"
 
 
-def depots(**key: Any) -> MetaData:
+def declared(**key: Any) -> MetaData:
     """One model with such a key."""
 
     class Base(DeclarativeBase):
@@ -68,7 +68,7 @@ def said(written: str) -> list[str]:
 def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
     """A key that counted from 1 is given its limits, and nothing more is found."""
     plain(project)
-    metadata = depots(**key)
+    metadata = declared(**key)
 
     written = project.migrate(metadata)
 
@@ -84,7 +84,7 @@ def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
 def test_a_key_that_does_not_count(project: Project) -> None:
     """A key without a counter is given one, with limits."""
     project.execute(f"CREATE TABLE {NAME} (id bigint PRIMARY KEY)")
-    metadata = depots(cluster=10)
+    metadata = declared(cluster=10)
 
     project.migrate(metadata)
 
@@ -108,9 +108,9 @@ CHANGES: list[tuple[dict[str, Any], str, str]] = [
 def test_another_cluster_or_guard(project: Project, change: int) -> None:
     """Where the model says another cluster, the counter follows; a guard that it has gained is added."""
     key, written, hex_ = CHANGES[change]
-    project.migrate(depots(cluster=10))
-    add(project, depots(cluster=10))
-    metadata = depots(**key)
+    project.migrate(declared(cluster=10))
+    add(project, declared(cluster=10))
+    metadata = declared(**key)
 
     assert said(project.migrate(metadata)) == [f"op.set_cluster('{NAME}', {written})"]
     assert project.check(metadata) is None
@@ -120,7 +120,7 @@ def test_another_cluster_or_guard(project: Project, change: int) -> None:
 @on(*SERVERS)
 def test_to_a_function_and_back(project: Project) -> None:
     """A table changes its way there and back, and each time nothing more is found."""
-    identity, function = depots(cluster=10), depots(strategy="function")
+    identity, function = declared(cluster=10), declared(strategy="function")
     project.migrate(identity)
     keys = [add(project, identity)]
 
@@ -144,7 +144,7 @@ def test_to_a_function_and_back(project: Project) -> None:
 @pytest.mark.parametrize("name", [None, "shared"])
 def test_a_model_that_goes(project: Project, name: str | None) -> None:
     """With the last model of cluster keys everything goes that came with it; on the way down it comes again."""
-    metadata = depots(strategy="function", **({"name": name} if name else {}))
+    metadata = declared(strategy="function", **({"name": name} if name else {}))
     project.migrate(metadata)
     add(project, metadata)
 

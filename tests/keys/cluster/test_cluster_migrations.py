@@ -10,7 +10,7 @@ from alembic.autogenerate import render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.operations.ops import UpgradeOps
-from sqlalchemy import Engine, MetaData
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from support.depots import hexes, migrate, models
@@ -206,12 +206,9 @@ def test_new_tables(new_project: Callable[..., Project], cluster: Any) -> None:
 
 
 @on("postgresql")
-def test_set_cluster_where_a_function_makes_keys(
-    engine: Engine, create: Callable[[MetaData], None], session: Session
-) -> None:
+def test_set_cluster_where_a_function_makes_keys(engine: Engine, depots: Callable[..., Any], session: Session) -> None:
     """The counter of a function is left alone: there is another operation to be done before."""
-    metadata, Depot, _ = models(cluster=10, strategy="function")
-    create(metadata)
+    Depot = depots(cluster=10, strategy="function")
 
     for name, options in (("set_cluster", {"cluster": 10}), ("unset_cluster", {})):
         with pytest.raises((DBAPIError, ConfigurationError), match=r"run op\.drop_cluster_sequence\(\) first"):

@@ -31,10 +31,9 @@ def somebody_waits(engine: Engine) -> Callable[[], bool]:
 
 
 @on("postgresql")
-def test_the_cluster_changes_during_a_flush(engine: Engine, create: Callable[[MetaData], None]) -> None:
+def test_the_cluster_changes_during_a_flush(engine: Engine, depots: Callable[..., Any]) -> None:
     """All rows of one statement are of one cluster, and each object has the key of its own row."""
-    metadata, Depot, _ = models(cluster=10, strategy="function")
-    create(metadata)
+    Depot = depots(cluster=10, strategy="function")
     with engine.begin() as connection:
         connection.execute(
             text(

@@ -76,10 +76,9 @@ def test_beside_a_public_id(create: Callable[[MetaData], None], session: Session
 
 
 @both_ways
-def test_given_keys(create: Callable[[MetaData], None], session: Session, way: str) -> None:
+def test_given_keys(depots: Callable[..., Any], session: Session, way: str) -> None:
     """A key that is given, from another cluster, is stored as it is."""
-    metadata, Depot, _ = models(cluster=20, strategy=way)
-    create(metadata)
+    Depot = depots(cluster=20, strategy=way)
 
     session.add(Depot(id=ClusterKey.of(10, 5)))
     session.add(Depot())
@@ -191,10 +190,9 @@ def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session:
 
 
 @pytest.fixture
-def stored(create: Callable[[MetaData], None], session: Session) -> Any:
+def stored(depots: Callable[..., Any], session: Session) -> Any:
     """A model with three rows of cluster 10, two of cluster 20, and one each at the ends of cluster 32767 and 0."""
-    metadata, Depot, _ = models(cluster=30)
-    create(metadata)
+    Depot = depots(cluster=30)
     keys = [ClusterKey.of(10, number) for number in (1, 2, LAST)]
     keys += [ClusterKey.of(20, number) for number in (1, 3)]
     session.execute(insert(Depot), [{"id": key} for key in (ClusterKey.of(0, 1), *keys, ClusterKey.of(32767, LAST))])
