@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,6 +44,7 @@ def test_what_people_write(text: str, expected: Format) -> None:
     ("text", "why"),
     [
         ("", "it cannot be parsed"),
+        (None, "object of type 'NoneType' has no len()"),
         ("x" * 20_000, "it has 20000 characters"),
         ("(" * 9_000, "it cannot be parsed"),
         ("-" * 9_000 + "1", "it cannot be parsed"),
@@ -66,7 +68,7 @@ def test_what_people_write(text: str, expected: Format) -> None:
         ("__import__('os').system('true')", "is neither a format nor accepting(…) with other formats"),
     ],
 )
-def test_what_is_refused(text: str, why: str) -> None:
+def test_what_is_refused(text: Any, why: str) -> None:
     """Anything else is refused, with the reason and with the formats that there are."""
     with pytest.raises(ConfigurationError) as caught:
         parse(text)
