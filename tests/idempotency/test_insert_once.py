@@ -45,12 +45,6 @@ class Parcel(PublicIdColumnMixin, Base):
     __mapper_args__: ClassVar[dict[str, Any]] = {"version_id_col": version}
 
 
-@pytest.fixture
-def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    create(Base.metadata)
-    return session
-
-
 # --- once, and again
 
 

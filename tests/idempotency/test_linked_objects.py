@@ -19,12 +19,6 @@ from sqlalchemy_public_id.idempotency import insert_once
 pytestmark = pytest.mark.backend
 
 
-@pytest.fixture
-def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    create(Base.metadata)
-    return session
-
-
 def test_parent(db: Session) -> None:
     """A relationship to one object counts as its foreign key, whether that or the object is given."""
     ada, grace = Customer(name="Ada"), Customer(name="Grace")

@@ -9,22 +9,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, event, insert, select, text
+from sqlalchemy import Engine, event, insert, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from support.marks import on
-from support.purchases import A, B, Base, Customer, Line, Order, stored
+from support.purchases import A, B, Customer, Line, Order, stored
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
-
-
-@pytest.fixture
-def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    create(Base.metadata)
-    return session
 
 
 @pytest.mark.parametrize("is_rolled_back", [False, True], ids=["commit", "some roll back"])

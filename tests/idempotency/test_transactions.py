@@ -8,23 +8,17 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, event, func, insert, select, text
+from sqlalchemy import Engine, event, func, insert, select, text
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 from support.interrupt import interrupted
 from support.marks import on
-from support.purchases import A, B, Base, C, Customer, Line, Order, Tag, stored
+from support.purchases import A, B, C, Customer, Line, Order, Tag, stored
 
 from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
-
-
-@pytest.fixture
-def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    create(Base.metadata)
-    return session
 
 
 @pytest.fixture

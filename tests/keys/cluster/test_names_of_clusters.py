@@ -53,33 +53,25 @@ def crates(engine: Engine, name: str) -> Iterator[Parcels]:
 
 
 @pytest.mark.parametrize("way", ["run", "script"])
-def test_set_cluster(crates: Parcels, engine: Engine, way: str) -> None:
-    """The counter of any key is given its limits and its guard, and loses them."""
-    if way == "script" and engine.name == "sqlite":
-        pytest.skip("there is no client")
-    carry_out, names = getattr(crates, way), (crates.name, crates.key_name)
-
-    carry_out(set_cluster, *names, cluster=10, enforce_range=True)
-    keys = [crates.add(), crates.add()]
-    found = [each.problem for each in audit.run(engine, tables=[crates.name]).at_least("warning")]
-    carry_out(unset_cluster, *names)
-
-    assert [*keys, crates.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
-    assert found == []
-
-
-@on(*SERVERS)
-@pytest.mark.parametrize("way", ["run", "script"])
-def test_sequence(crates: Parcels, engine: Engine, way: str) -> None:
-    """A counter of any name is made for any key, and is removed."""
+@pytest.mark.parametrize("strategy", ["identity", "function"])
+def test_operations(crates: Parcels, engine: Engine, way: str, strategy: str) -> None:
+    """The counter of any key gets its limits and its guard, or one of any name is made for it; and they go again."""
+    if engine.name == "sqlite" and (way == "script" or strategy == "function"):
+        pytest.skip("there are no client and no functions")
     carry_out, names = getattr(crates, way), (crates.name, crates.key_name)
     sequence = f"c {crates.name}"[:40].rstrip()
 
-    carry_out(create_cluster_config, cluster=10)
-    carry_out(create_cluster_sequence, *names, sequence=sequence)
+    if strategy == "identity":
+        carry_out(set_cluster, *names, cluster=10, enforce_range=True)
+    else:
+        carry_out(create_cluster_config, cluster=10)
+        carry_out(create_cluster_sequence, *names, sequence=sequence)
     keys = [crates.add(), crates.add()]
     found = [each.problem for each in audit.run(engine, tables=[crates.name]).at_least("warning")]
-    carry_out(drop_cluster_sequence, *names, sequence=sequence)
+    if strategy == "identity":
+        carry_out(unset_cluster, *names)
+    else:
+        carry_out(drop_cluster_sequence, *names, sequence=sequence)
 
     assert [*keys, crates.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
     assert found == []

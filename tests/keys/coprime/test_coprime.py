@@ -160,26 +160,14 @@ def test_common_factor(step: int, factor: int, better: int) -> None:
     assert CoprimeStep(BASE36, 6, better).step == better % 36**6
 
 
-# --- texts
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("m8yzr", "it has 5 characters"),
-        ("M8YZRZ", "it contains other characters"),
-        ("m8yzr\n", "it contains other characters"),
-        (5, "it is of type int"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [("M8YZRZ", "it contains other characters"), (5, "it is of type int")])
 def test_malformed(text: Any, reason: str) -> None:
     """What is no key is refused, with the reason, and with what was given."""
     step = CoprimeStep(BASE36, 6)
-    with pytest.raises(InvalidPublicId) as raised:
+    with pytest.raises(InvalidPublicId, match=f"^code: .*{reason} .*expected 6 of 0-9 a-z") as raised:
         step.index(text, field="code")
 
-    assert (raised.value.value, raised.value.reason, raised.value.field) == (text, reason, "code")
-    assert raised.value.expected == "6 of 0-9 a-z"
+    assert raised.value.value == text
     assert not step.is_valid(text)
 
 

@@ -1,0 +1,17 @@
+"""Tables for tests of ``insert_once()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import MetaData
+from sqlalchemy.orm import Session
+from support.purchases import Base
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], session: Session) -> Session:
+    """A session on the tables of customers and their orders."""
+    create(Base.metadata)
+    return session
