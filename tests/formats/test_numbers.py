@@ -183,6 +183,7 @@ REFUSED: list[tuple[list[Any], dict[str, object], str]] = [
 @pytest.mark.parametrize(
     ("make", "settings", "message"),
     [(make, settings, message) for classes, settings, message in REFUSED for make in classes],
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_refused_settings(make: Callable[..., Format], settings: dict[str, object], message: str) -> None:
     """Settings that cannot work are refused at once, such as an encoding that contains the separator."""
