@@ -285,7 +285,7 @@ def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError
 
 
 def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | None:
-    """Return True if the database aborted the transaction in favour of others, or hides the row from it.
+    """Return True if the database aborted the transaction in favor of others, or hides the row from it.
 
     None if it may hide the row.
     """
