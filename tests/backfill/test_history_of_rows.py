@@ -155,7 +155,7 @@ def test_triggers_that_cannot_be_skipped(people: People) -> None:
     """MySQL and MariaDB cannot leave them out, and nothing is changed."""
     create_trigger(people)
 
-    with pytest.raises(MigrationRefused, match="cannot leave out the trigger note_change"):
+    with pytest.raises(MigrationRefused, match="cannot skip the trigger note_change"):
         people.add(update_triggers="skip")
 
     assert "public_id" not in people.columns()

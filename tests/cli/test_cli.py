@@ -198,7 +198,7 @@ def test_inspect_many() -> None:
     assert result.exit_code == 1
     assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["2", "3", "4"]
     assert "it does not begin with 'cus_'" in result.stdout
-    assert result.stderr == "5 ids, 3 not well-formed\n"
+    assert result.stderr == "5 ids, 3 malformed\n"
     well_formed = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\n" * 3)
     assert (well_formed.exit_code, well_formed.stdout) == (0, "")
     assert run("inspect", "-", "--format", "NanoId(prefix='cus')", given=b"\xff\xfe\n").exit_code == 1
@@ -472,7 +472,7 @@ def test_backfill_with_a_format(engine: Engine, make: Make) -> None:
     done = run("backfill", url(engine), NAME, "--format", "NanoId(prefix='cus')")
 
     assert (refused.exit_code, done.exit_code) == (2, 0)
-    assert "invoice.public_id has 16 characters and ids of NanoId() have 12" in refused.stderr
+    assert "invoice.public_id has 16 characters, but ids of NanoId() have 12" in refused.stderr
     with engine.connect() as connection:
         assert all(map(NanoId(prefix="cus").is_valid, connection.scalars(sql_select(table.c.public_id))))
 

@@ -70,7 +70,7 @@ def test_partitioned_table(project: Project, engine: Engine) -> None:
     error = refused(project, model(engine, "customer", "payment"))
 
     assert error.startswith("payment.public_id: 1 obstacle, and nothing was changed:\n- payment is partitioned")
-    assert "keep the ids in a table of their own" in error
+    assert "keep the ids in a separate table" in error
 
 
 @on("postgresql")

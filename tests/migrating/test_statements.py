@@ -140,7 +140,7 @@ def test_every_alter_leaves_writers_alone(dialect: str, phase: str) -> None:
 def test_other_database() -> None:
     """A database without steps is an error that names those with some."""
     with pytest.raises(
-        ConfigurationError, match="no steps for oracle; expected one of mariadb, mysql, postgresql, sqlite"
+        ConfigurationError, match="migrations do not support oracle; expected one of mariadb, mysql, postgresql, sqlite"
     ):
         plan("oracle")
 

@@ -59,7 +59,7 @@ async def _place_of(request: Request, error: Any) -> Place | None:
     place, is_complete = await search(request, error.value, field_of(error))
     if place is None and is_complete:
         # not the error itself, for which Starlette would call this handler again, with a request that has no body left
-        raise ConfigurationError(f"the application used a wrong id, absent from the request: {error}") from error
+        raise ConfigurationError(f"the application used an invalid id that is not from the request: {error}") from error
     return place
 
 

@@ -91,7 +91,7 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
     ("by", "message"),
     [
         ("color", 'expected "hash"'),
-        ({"cus": "z"}, "'z' for 'cus', which is no shard; expected one of 'a', 'b', 'c'"),
+        ({"cus": "z"}, "'z' for 'cus', which is not a shard; expected one of 'a', 'b', 'c'"),
         ({"cus": "a", 10: "b"}, 'expected "hash"'),
         (
             {1 << 15: "a"},
@@ -115,10 +115,10 @@ def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("shards", "message"),
     [
-        ({}, "shards is {}, expected text → Engine or AsyncEngine, for one database or more"),
+        ({}, "shards is {}, expected a mapping of one name or more → Engine or AsyncEngine"),
         (["sqlite://"], "shards is ['sqlite://'], expected"),
         ({"": create_engine("sqlite://")}, "shards is {'': Engine("),
-        ({"a": "sqlite://"}, "shards is {'a': 'sqlite://'}, expected text → Engine or AsyncEngine"),
+        ({"a": "sqlite://"}, "shards is {'a': 'sqlite://'}, expected a mapping of one name or more"),
     ],
 )
 def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
@@ -132,8 +132,8 @@ def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("a", "place is 'a', expected a function of the object"),
-        (ShardedBoxId, "expected a function of the object that returns a shard, or model → function"),
+        ("a", "place is 'a', expected a function that takes an object"),
+        (ShardedBoxId, "a function that takes an object and returns a shard, or a mapping of model → function"),
         ({"customer": str}, "place is {'customer': <class 'str'>}, expected a function"),
     ],
 )

@@ -394,7 +394,7 @@ def test_pages_with_references(shards: Shards, db: ShardedSession) -> None:
 
 def test_keys_without_a_common_order_cannot_be_paged(db: ShardedSession) -> None:
     """Databases sort texts each in their own way, so a page over several of them is refused."""
-    with pytest.raises(ConfigurationError, match="no integer"):
+    with pytest.raises(ConfigurationError, match="not an integer"):
         lookup.page(db, Word, limit=5)
 
 
@@ -471,7 +471,7 @@ def test_the_program_may_choose_the_shard(shards: Shards) -> None:
         db.add(account)
         assert shards.asked(db.flush)[0] == "c"
         db.add(Account(name="z"))
-        with pytest.raises(ConfigurationError, match="the place of Account is 'z', which is no shard"):
+        with pytest.raises(ConfigurationError, match="the place of Account is 'z', which is not a shard"):
             db.flush()
 
 
