@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import BigInteger, Engine, ForeignKey, MetaData, String, cast, create_engine, inspect, literal, select
+from sqlalchemy import BigInteger, Engine, ForeignKey, MetaData, String, cast, create_engine, inspect, literal
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
@@ -17,7 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.schema import CreateTable
 from support.rows import agree
 
-from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, Ulid, Uuid7, idempotency, testing
+from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, Ulid, Uuid7, testing
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
@@ -135,12 +135,3 @@ def test_collisions(of_child: Session) -> None:
         of_child.flush()
 
     agree(of_child, [first, second])
-
-
-def test_insert_once(of_child: Session) -> None:
-    """What was inserted once on a child is rolled back with its transaction."""
-    _, created = idempotency.insert_once(of_child, Invoice(public_id=Uuid7().generate()))
-    of_child.rollback()
-
-    assert created
-    assert of_child.scalars(select(Invoice)).all() == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, MetaData, event, select, text, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, sessionmaker
 from support.connections import kill, number_of, own_number
@@ -159,42 +159,6 @@ def test_locks_that_are_waited_for_in_vain(database: str, engine: Engine, new_en
         run_transaction(sessionmaker(impatient), add)
 
     assert balances(engine) == [2]
-
-
-@on("sqlite")
-def test_a_commit_that_finds_the_file_busy(database: str, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """A COMMIT that could not be done is rolled back, and comes again with the whole transaction."""
-    impatient = new_engine(database, engine.url, connect_args={"timeout": 0})
-    calls = []
-
-    def add(session: Session) -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            reader.rollback()
-        session.add(Account(balance=len(calls)))
-        session.flush()
-        if len(calls) == 1:
-            reader.exec_driver_sql("BEGIN")
-            reader.exec_driver_sql("SELECT 1 FROM account").all()
-
-    with engine.connect() as reader:
-        run_transaction(sessionmaker(impatient), add)
-
-    assert balances(engine) == [2]
-
-
-def test_a_violated_constraint(engine: Engine) -> None:
-    """A violated constraint is no reason to try again."""
-    calls = []
-
-    def add(session: Session) -> None:
-        calls.append(1)
-        session.add_all([Account(public_id=ID, balance=1), Account(public_id=ID, balance=2)])
-
-    with pytest.raises(IntegrityError):
-        run_transaction(sessionmaker(engine), add)
-
-    assert (balances(engine), len(calls)) == ([], 1)
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["not committed", "committed"])

@@ -53,24 +53,6 @@ def test_collision_with_a_row_of_the_same_transaction(session: Session) -> None:
     assert count(session, User) == 3
 
 
-def test_two_equal_ids_in_one_flush(session: Session) -> None:
-    """Two objects of one flush that drew the same id do not keep it both."""
-    with testing.fixed_ids(User, A, A, A, A):
-        users = flush(session, User, [{}] * 4)
-
-    agree(session, users)
-
-
-def test_two_equal_early_ids(session: Session) -> None:
-    """Ids that were seen before the flush are not replaced: if two are equal, the database raises its error."""
-    with testing.fixed_ids(User, A, A):
-        users = [User(), User()]
-        assert users[0].public_id == users[1].public_id == A
-        session.add_all(users)
-        with pytest.raises(IntegrityError):
-            session.flush()
-
-
 def test_many_collisions_in_one_batch(session: Session) -> None:
     """Of a thousand rows, every third collides with a committed row."""
     old = flush(session, User, [{"name": "old"}] * 334)
@@ -109,15 +91,6 @@ def test_full_space(session: Session, write: Way) -> None:
     session.commit()
 
     assert (count(session, Tiny), count(session, User)) == (36, 1)
-
-
-@each_way(flush, execute)
-def test_more_rows_than_ids(session: Session, write: Way) -> None:
-    """The rows of the statement itself take ids, also where the database has undone them."""
-    with pytest.raises(PublicIdCollision) as caught:
-        write(session, Tiny, numbers(40))
-
-    assert caught.value.capacity == 36
 
 
 def execute_core_values(session: Session, model: Any, rows: list[dict[str, Any]]) -> list[Any]:
@@ -182,14 +155,6 @@ def test_given_duplicate_is_an_integrity_error(session: Session, rows: int) -> N
         session.rollback()
         with pytest.raises(IntegrityError):
             write(session, User, [{"public_id": A}, *({"public_id": f"{at:012}"} for at in range(rows - 1))])
-
-
-def test_foreign_keys_follow(session: Session) -> None:
-    """A foreign-key violation is no collision either."""
-    if session.get_bind().dialect.name == "sqlite":
-        session.execute(text("PRAGMA foreign_keys=ON"))
-    with pytest.raises(IntegrityError):
-        flush(session, User, [{"team_id": 999}])
 
 
 @on("postgresql", "mysql", "mariadb")

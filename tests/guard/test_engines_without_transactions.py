@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import pytest
-from sqlalchemy import Engine, MetaData, String, create_engine, insert, select, text
+from sqlalchemy import Engine, MetaData, String, insert, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from support.marks import fast_ways, on, on_async
+from support.marks import fast_ways, on
+from support.rights import user_with
 from support.ways import (
     Way,
     execute,
@@ -99,15 +98,6 @@ def test_row_by_row_is_retried(new_engine: Callable[..., Engine], engine: Engine
 
 
 @on("mysql", "mariadb")
-def test_duplicate_in_one_statement(engine: Engine, storage: str) -> None:
-    """Rows of one statement that draw the same id get different ones before it is sent: all are stored."""
-    with Session(engine) as session, testing.fixed_ids(Item, *(letter * 12 for letter in "aabbccddeeff")):
-        execute(session, Item, ROWS)
-
-    assert len(stored(engine)) == 6
-
-
-@on("mysql", "mariadb")
 def test_other_constraint(engine: Engine, storage: str) -> None:
     """A duplicate in another column is the error it is without the library."""
     with Session(engine) as session, pytest.raises(IntegrityError, match="code"):
@@ -119,22 +109,15 @@ def test_other_constraint(engine: Engine, storage: str) -> None:
 @on("mysql", "mariadb")
 def test_user_who_may_not_read(new_engine: Callable[..., Engine], engine: Engine, storage: str) -> None:
     """The engine is found out for a user who may insert and nothing else."""
-    name = f"public_id_storage_{os.getpid()}"
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE USER {name}@'%'"))
-        connection.execute(text(f"GRANT INSERT ON item TO {name}@'%'"))
-    own = new_engine(engine.dialect.name, engine.url.set(username=name))
-    guard.install(own)
-    try:
+    with user_with(engine, "INSERT", "item") as url:
+        own = new_engine(engine.name, url)
+        guard.install(own)
         with (
             own.begin() as connection,
             testing.fixed_ids(Item, *IDS),
             pytest.raises(ConfigurationError, match="rows before the collision stay"),
         ):
             connection.execute(insert(item).inline(), ROWS)
-    finally:
-        with engine.begin() as connection:
-            connection.execute(text(f"DROP USER {name}@'%'"))
 
     assert stored(engine) == [0, 1, 2]
 
@@ -215,26 +198,3 @@ def test_catalog_is_read_for_collisions_only(
         session.rollback()
 
     assert looks == ([0, 1, 1] if write is execute else [0, 0, 0])
-
-
-@on_async("mysql", "mariadb")
-def test_each_driver(async_engine: AsyncEngine) -> None:
-    """The asynchronous drivers send nothing again either."""
-    own = create_engine(async_engine.url.set(drivername=f"{async_engine.dialect.name}+pymysql"))
-    store(own, "MyISAM")
-
-    async def main() -> None:
-        async with AsyncSession(async_engine) as session:
-            with testing.fixed_ids(Item, *IDS), pytest.raises(ConfigurationError, match="MyISAM"):
-                await session.run_sync(execute, Item, ROWS)
-        async with AsyncSession(async_engine) as session:
-            with testing.fixed_ids(Item, TAKEN):
-                session.add(Item(number=9))
-                await session.commit()
-        await async_engine.dispose()
-
-    asyncio.run(main())
-
-    assert stored(own) == [0, 1, 2, 9]
-    Base.metadata.drop_all(own)
-    own.dispose()

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.marks import fast_ways, known_defect, on, on_async
 from support.members import A
+from support.rights import user_with
 from support.rows import agree
 from support.ways import Rows, Way, each_way, execute, execute_values, flush, numbers
 
@@ -199,23 +200,17 @@ def test_role_that_may_not_read_the_catalog(
     engine: Engine, session: Session, new_engine: Callable[..., Engine]
 ) -> None:
     """Where the catalog of triggers is closed to the role, collisions are retried all the same."""
-    name = f"public_id_closed_{os.getpid()}"
     store(session)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"CREATE ROLE {name}")
-        connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")
-        connection.exec_driver_sql(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {name}")
-        connection.exec_driver_sql("REVOKE SELECT ON pg_catalog.pg_trigger FROM PUBLIC")
-    try:
-        for write in (flush_one, flush):
-            with Session(new_engine("postgresql", engine.url)) as other:
-                other.execute(text(f"SET LOCAL ROLE {name}"))
-                agree(other, collide(other, write))
-    finally:
+    with user_with(engine, "ALL", "item") as url:
         with engine.begin() as connection:
-            connection.exec_driver_sql("GRANT SELECT ON pg_catalog.pg_trigger TO PUBLIC")
-            connection.exec_driver_sql(f"DROP OWNED BY {name}")
-            connection.exec_driver_sql(f"DROP ROLE {name}")
+            connection.exec_driver_sql("REVOKE SELECT ON pg_catalog.pg_trigger FROM PUBLIC")
+        try:
+            for write in (flush_one, flush):
+                with Session(new_engine("postgresql", url)) as other:
+                    agree(other, collide(other, write))
+        finally:
+            with engine.begin() as connection:
+                connection.exec_driver_sql("GRANT SELECT ON pg_catalog.pg_trigger TO PUBLIC")
 
 
 @on("postgresql")

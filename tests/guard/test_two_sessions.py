@@ -107,20 +107,3 @@ def test_collision_of_the_inner_flush(session: Session, when: Any) -> None:
     assert {user.public_id for user in users} == {B, C}
     agree(session, users)
     assert sorted([E, *inner_ids]) == sorted(session.scalars(select(Log.public_id)))
-
-
-def test_flush_after_the_inner_one(session: Session) -> None:
-    """After a flush with another one inside, each session can flush again, and collisions are retried in both."""
-    with inner_session(User, INNER["one object"]):
-        flush(session, User, [{"name": "first"}])
-
-    with testing.collisions(User, A):
-        [second] = flush(session, User, [{"name": "second"}])
-        with Session(session.connection(), join_transaction_mode="create_savepoint") as inner:
-            with testing.collisions(User, A):
-                [third] = flush(inner, User, [{"name": "third"}])
-            shown = third.public_id
-            inner.commit()
-
-    agree(session, [second])
-    assert session.scalar(select(User.public_id).where(User.name == "third")) == shown

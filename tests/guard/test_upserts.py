@@ -222,15 +222,6 @@ def test_upsert_in_a_cte_is_refused(engine: Engine, form: str, given: dict[str, 
 
 
 @on("postgresql")
-def test_upsert_in_a_cte_is_refused_without_the_guard(engine: Engine) -> None:
-    """Where the library makes the id, it looks at the statement around it."""
-    with pytest.raises(ImmutablePublicId):
-        through_core(engine, WRAPPED["SELECT from it"](rotation(engine, table)), None)
-
-    assert stored(engine) == [ADA]
-
-
-@on("postgresql")
 def test_upsert_in_a_cte(engine: Engine) -> None:
     """One that leaves the id alone updates the row, each time that it is executed."""
     inner = upsert(engine, User, lambda new: {"name": new.name}).values(**SAME).returning(table.c.public_id)
@@ -341,16 +332,6 @@ def test_from_select_in_a_cte_is_refused(engine: Engine) -> None:
         through_session(engine, select(inner.cte("done")), None)
 
     assert stored(engine) == [ADA]
-
-
-def test_rows_that_are_read_and_inserted(engine: Engine) -> None:
-    """What the message says to do instead gives each row an id of its own."""
-    with engine.begin() as connection:
-        connection.execute(insert(table), NEW)
-        rows = [dict(row) for row in connection.execute(copies("email", "name")).mappings()]
-        connection.execute(insert(table), rows)
-
-    assert len({row[1] for row in stored(engine)}) == 4
 
 
 @conflict_clauses

@@ -22,7 +22,7 @@ from sqlalchemy.orm import (
 from support.marks import on
 from support.members import A, B, Link, Team, TeamId, User
 from support.rows import agree, stored
-from support.ways import Way, each_way, execute, execute_core, execute_values, flush, insert_mappings, save_in_bulk
+from support.ways import execute, flush
 
 from sqlalchemy_public_id import InvalidPublicId, PublicIdMixinDataclass, bulk, testing
 
@@ -133,21 +133,6 @@ def test_early_id_is_not_replaced(session: Session, user: User, move: str) -> No
     assert early.public_id == A
 
 
-@EVERYWHERE
-@each_way(execute_core, execute, execute_values, insert_mappings, save_in_bulk)
-def test_early_id_given_to_a_statement(session: Session, user: User, write: Way) -> None:
-    """An early id that the caller gives to a statement is a given one, whose duplicate is an error; nothing changes."""
-    with testing.fixed_ids(User, A):
-        draft = User()
-        assert draft.public_id == A
-    with pytest.raises(IntegrityError):
-        write(session, User, [{"public_id": A}])
-    session.rollback()
-
-    assert draft.public_id == A
-    assert list(stored(session, User).values()) == [A]
-
-
 @on("sqlite", "postgresql")
 def test_stored_early_id_stays(session: Session) -> None:
     """Once its row is stored, an object that showed its id early keeps it, whoever draws the same id later."""
@@ -214,22 +199,6 @@ def test_given_id_is_discarded(session: Session, user: User, way: str) -> None:
     agree(session, [user, other])
 
 
-@EVERYWHERE
-def test_none_discards_an_id_that_collided(session: Session, user: User) -> None:
-    """After ``None``, the object of a flush that failed gets another id, and keeps everything else."""
-    early = User(name="Grace", public_id=A)
-    session.add(early)
-    with pytest.raises(IntegrityError):
-        session.flush()
-    session.rollback()
-    early.public_id = None  # type: ignore[assignment]  # discards it
-    session.add(early)
-    session.commit()
-
-    assert early.name == "Grace"
-    agree(session, [user, early])
-
-
 # --- stored no more
 
 
@@ -275,15 +244,3 @@ def test_transient_copy_may_be_given_another_id(session: Session, user: User) ->
     session.commit()
 
     assert stored(session, User) == {1: A, 2: B}
-
-
-@on("sqlite")
-def test_deleted_object_keeps_its_id_when_added_again(session: Session, user: User) -> None:
-    """A row that is deleted and written again has the id it had."""
-    session.delete(user)
-    session.commit()
-    make_transient(user)
-    session.add(user)
-    session.commit()
-
-    assert {user.id: A} == stored(session, User)

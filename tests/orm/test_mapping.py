@@ -136,23 +136,6 @@ def test_schema_translate_map(other_schema: str, engine: Engine, create: Callabl
 # --- what else a mapping brings
 
 
-def test_foreign_keys_to_the_key(create: Callable[[MetaData], None], session: Session) -> None:
-    """An integer foreign key points to the row, also when the ids of both rows collided."""
-    box, crate = boxes()
-    create(box.metadata)
-    first = crate(name="first", box=box(name="first"))
-    session.add(first)
-    session.commit()
-    with testing.collisions(box, first.box.public_id, times=3), testing.collisions(crate, first.public_id, times=3):
-        new = box(name="new", crates=[crate(name=str(number)) for number in range(3)])
-        session.add(new)
-        session.commit()
-    session.expire_all()
-
-    assert sorted(each.name for each in lookup.get_one(session, box, new.public_id).crates) == ["0", "1", "2"]
-    assert {each.box_id for each in new.crates} == {new.id}
-
-
 def test_capitals_make_another_id(create: Callable[[MetaData], None], session: Session) -> None:
     """``aB`` and ``Ab`` are two ids: neither collides with the other."""
 

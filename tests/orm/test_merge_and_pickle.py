@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, make_transient, make_transient_to_detached
 from support.marks import on
-from support.members import A, Dog, Team, TeamId, User
-from support.rows import agree, stored
+from support.members import A, Dog, User
+from support.rows import agree
 from support.ways import execute, flush
 
 from conftest import Statements
@@ -100,19 +100,6 @@ def test_one_object_merged_twice(session: Session, autoflush: bool, statements: 
     agree(session, rows)
 
 
-@on("sqlite")
-def test_object_with_an_id_merged_twice(session: Session) -> None:
-    """An id that was read is copied as any value, so the second row is a duplicate."""
-    template = User()
-    read = template.public_id
-    assert session.merge(template).public_id == read
-    session.flush()
-    session.merge(template)
-
-    with pytest.raises(IntegrityError):
-        session.flush()
-
-
 @EVERYWHERE
 def test_merged_object_has_the_id_of_its_row(session: Session) -> None:
     """What ``merge()`` returns shows the id of the row, also if the flush had to replace it."""
@@ -141,77 +128,6 @@ def test_merge_by_key_leaves_the_id(session: Session, state: str, given: dict[st
     session.commit()
 
     assert (merged.public_id, merged.name) == (A, "Ada")
-
-
-@on("sqlite")
-def test_merge_again_after_a_rollback(session: Session) -> None:
-    """After a rollback the source still has the id, and its next copy gets it."""
-    source = User()
-    shown = source.public_id
-    session.merge(source)
-    session.flush()
-    session.rollback()
-    merged = session.merge(source)
-    session.commit()
-
-    assert shown == merged.public_id == source.public_id
-
-
-@on("sqlite")
-def test_merge_along_relationships(session: Session) -> None:
-    """``merge()`` cascades, and each copy in the graph shows the id of its row: the one that was read, or a new one."""
-    source = Team(users=[User(), User()])
-    read = source.users[0].public_id
-    merged = session.merge(source)
-    session.commit()
-
-    agree(session, merged.users)
-    assert merged.users[0].public_id == read
-    assert type(merged.public_id) is TeamId
-
-
-@on("sqlite")
-def test_two_objects_of_one_key_merged(session: Session) -> None:
-    """Two objects with one key in a graph are one row: a given id is kept."""
-    flush(session, Team, [{"id": 1}])
-    session.commit()
-    merged = session.merge(Team(id=1, users=[User(id=1, public_id=A), User(id=1)]))
-    session.commit()
-
-    assert [user.public_id for user in merged.users] == [A]
-
-
-@on("sqlite")
-def test_merge_of_a_detached_object(session: Session) -> None:
-    """``merge(load=False)`` copies what the object shows; without its row, it is written again with its id."""
-    [original] = flush(session, User, [{"public_id": A}])
-    session.commit()
-    session.refresh(original)
-    session.expunge(original)
-    assert session.merge(original, load=False).public_id == A
-    session.expunge_all()
-    session.connection().execute(User.__table__.delete())  # type: ignore[attr-defined]  # a Table
-    merged = session.merge(original)
-    session.commit()
-
-    assert merged.public_id == A
-
-
-@on("sqlite")
-def test_template_of_several_keys(session: Session) -> None:
-    """An object that is merged with one key after the other takes the id of none of the rows along."""
-    flush(session, User, [{"id": 1}])
-    session.commit()
-    template = User(name="Ada")
-    for key in (1, 2, 3):
-        template.id = key
-        session.merge(template)
-        session.commit()
-    template.id = None  # type: ignore[assignment]
-    session.add(template)
-    session.commit()
-
-    assert len(set(stored(session, User).values())) == 4
 
 
 # --- pickle, deepcopy, bulk_save_objects()

@@ -157,15 +157,6 @@ def test_null_in_core_is_refused_by_the_database(session: Session, write: Way) -
         write(session, User, [row | {"public_id": None} for row in NAMES])
 
 
-@on("sqlite")
-def test_given_and_made_in_one_batch(session: Session) -> None:
-    """Of three objects in one flush, the one with an id keeps it."""
-    users = flush(session, User, [NAMES[0], GIVEN[1], NAMES[2]])
-
-    assert GIVEN[1]["public_id"] == users[1].public_id
-    agree(session, users)
-
-
 def test_typed_ids_are_written_as_text(session: Session) -> None:
     """A typed id, made or given, is what the attribute shows, and its text is what the table holds."""
     given = TeamId()
