@@ -221,17 +221,6 @@ def test_failure_requires_a_rollback(session: Session, rows: int, value: dict[st
     assert not any(user in session for user in users)
 
 
-def test_failure_in_a_savepoint(session: Session) -> None:
-    """A savepoint around it keeps what was written before, and the session goes on."""
-    session.add(User(name="earlier"))
-    with pytest.raises(IntegrityError), session.begin_nested():
-        insert_in_bulk(session, User, [{"email": "same@example.org"}] * 30)
-    session.add(User(name="later"))
-    session.commit()
-
-    assert len(stored(session, User)) == 2
-
-
 def test_malformed_id_is_refused(session: Session) -> None:
     """An id that reached the object past its attribute is checked on the way to the database."""
     users = [User(name="good"), User(name="bad")]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, MetaData, String, func, insert, select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import on
 from support.retrying import run_transaction
@@ -53,25 +52,6 @@ def test_last_ids(session: Session, write: Way) -> None:
     write(session, Narrow, numbers(FREE - 12))
 
     assert session.scalar(select(func.count(Narrow.public_id.distinct()))) == len(IDS) - 12
-
-
-def test_another_constraint_is_reported(session: Session) -> None:
-    """A row that also violates another constraint raises the error of that one, and nothing is stored."""
-    session.add(Narrow(number=0, name="taken"))
-    session.commit()
-    stored = session.scalar(select(func.count()).select_from(Narrow))
-    with pytest.raises(IntegrityError, match="name"):
-        flush(session, Narrow, [{"number": number, "name": "taken" if number == 7 else None} for number in range(20)])
-    session.rollback()
-
-    assert session.scalar(select(func.count()).select_from(Narrow)) == stored
-
-
-def test_given_ids_are_not_replaced(session: Session) -> None:
-    """Among generated ids that collide, one that the application gave and that is taken is an error."""
-    given = session.scalars(select(Narrow.public_id).limit(1)).one()
-    with pytest.raises(IntegrityError):
-        flush(session, Narrow, [*numbers(20), {"number": 20, "public_id": given}])
 
 
 @on("postgresql", "mysql", "mariadb")

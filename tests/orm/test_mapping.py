@@ -11,7 +11,7 @@ import pytest
 import sqlmodel
 from sqlalchemy import Engine, ForeignKey, MetaData, Table, event, func, inspect, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, registry, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, registry
 from support.shapes import FOR_SERVERS, SHAPES, BoxId, CrateId, Named, mixin, new_base
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, bigint_key, guard, lookup, public_id_column, testing
@@ -101,12 +101,10 @@ def boxes(**options: Any) -> Any:
 
     class Box(Named, PublicIdMixin, Base):
         __tablename__ = "box"
-        crates: Mapped[list[Any]] = relationship("Crate", back_populates="box")
 
     class Crate(Named, PublicIdMixin[CrateId], Base):
         __tablename__ = "crate"
         box_id: Mapped[int | None] = mapped_column(ForeignKey(Box.id))
-        box: Mapped[Any] = relationship("Box", back_populates="crates")
 
     return Box, Crate
 

@@ -67,22 +67,6 @@ def test_stub_shows_the_id_of_its_row(session: Session) -> None:
     assert stub.public_id == A
 
 
-@on("sqlite")
-def test_id_of_a_stub_that_was_read(session: Session) -> None:
-    """An id that was read before is like a given one: the stub shows it until it is refreshed, and never writes it."""
-    execute(session, User, [{"id": 5, "public_id": A}])
-    stub = User(id=5)
-    shown = stub.public_id
-    make_transient_to_detached(stub)
-    session.add(stub)
-    stub.name = "changed"
-    session.flush()
-
-    assert stub.public_id == shown != A
-    session.refresh(stub)
-    assert (stub.public_id, stub.name) == (A, "changed")
-
-
 # --- merge()
 
 
