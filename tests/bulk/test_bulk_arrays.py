@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
-from sqlalchemy import Column, Engine, ForeignKey, MetaData, UniqueConstraint, func, select, types
+from sqlalchemy import Column, Engine, ForeignKey, MetaData, TypeDecorator, UniqueConstraint, func, select, types
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import fast_ways, on
@@ -35,14 +35,17 @@ pytestmark = [pytest.mark.backend, on("postgresql"), fast_ways]
 ROWS = 30
 
 
-class Mirrored(types.String):
-    """A type of the program, whose strings are stored backwards."""
+class Doubled(TypeDecorator[int]):
+    """A type of the program."""
 
-    def bind_processor(self, dialect: Any) -> Callable[[str], str]:
-        return lambda value: value[::-1]
+    impl = types.Integer
+    cache_ok = True
 
-    def result_processor(self, dialect: Any, coltype: object) -> Callable[[str], str]:
-        return lambda value: value[::-1]
+    def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
+        return None if value is None else value * 2
+
+    def process_result_value(self, value: int | None, dialect: Any) -> int | None:
+        return None if value is None else value // 2
 
 
 class Base(DeclarativeBase):
@@ -155,7 +158,7 @@ LEFT_TO_THE_FLUSH: dict[str, tuple[Any, Any]] = {
     "document": (types.JSON(), {"a": 1}),
     "enumeration": (types.Enum("red", "blue", name="colour"), "red"),
     "array": (types.ARRAY(types.Integer), [1]),
-    "type of the program": (Mirrored(), "red"),
+    "type of the program": (Doubled(), 7),
 }
 
 

@@ -24,7 +24,7 @@ from support.marks import on
 from support.rows import agree
 
 from conftest import url_of
-from sqlalchemy_public_id import PublicIdMixin, guard, testing
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, guard, testing
 
 A = "a" * 12
 
@@ -89,6 +89,19 @@ def test_text_that_is_null_in_an_array(database: str, create: Create, new_engine
         ways.flush(session, User, [{"name": "null"}] * 25)
 
         assert session.scalar(select(func.count(User.name))) == 25
+
+
+@on("postgresql")
+def test_driver_that_does_not_count(database: str, create: Create, new_engine: Callable[..., Engine]) -> None:
+    """Rows that PostgreSQL may have left out are an error, if the driver does not tell how many it has stored."""
+    psycopg = pytest.importorskip("psycopg")
+    uncounted = type("Uncounted", (psycopg.Cursor,), {"rowcount": -1})
+    create(Base.metadata)
+    with (
+        Session(new_engine(database, url_of(database), connect_args={"cursor_factory": uncounted})) as session,
+        pytest.raises(ConfigurationError, match=r"counts -1 rows .* of 1, .* call guard\.uninstall"),
+    ):
+        ways.flush(session, User, [{}])
 
 
 class NoClasses(SQLiteDialect_pysqlite):

@@ -16,7 +16,8 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from support.attached import OTHER, attach
 from support.marks import on
 from support.members import A, B, Tiny, User
-from support.rows import agree
+from support.retrying import run_transaction
+from support.rows import agree, stored
 from support.ways import (
     Way,
     each_way,
@@ -159,6 +160,24 @@ def test_waiting_for_another_transaction(engine: Engine) -> None:
 
         agree(session, users.result(20))
     assert users.result()[0].public_id != A
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_several_writers(engine: Engine) -> None:
+    """Four threads share the ids of a narrow space, in transactions that are repeated after a deadlock."""
+
+    def write(number: int) -> list[tuple[int, str]]:
+        def work(session: Session) -> list[tuple[int, str]]:
+            return [(each.id, each.public_id) for each in flush(session, Tiny, [{"number": number}] * 4)]
+
+        return [row for _ in range(2) for row in run_transaction(lambda: Session(engine), work, attempts=20)]
+
+    with futures.ThreadPoolExecutor(4) as threads:
+        rows = [row for written in threads.map(write, range(4)) for row in written]
+
+    with Session(engine) as session:
+        assert stored(session, Tiny) == dict(rows)
+    assert len(rows) == 4 * 2 * 4
 
 
 @pytest.mark.parametrize("rows", [1, 30])

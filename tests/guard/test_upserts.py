@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
-from sqlalchemy import (
-    Engine,
-    Insert,
-    MetaData,
-    String,
-    func,
-    insert,
-    literal,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy import Engine, MetaData, String, func, insert, literal, select, text, update
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, configure_mappers, mapped_column, relationship
 from support.marks import on
@@ -75,22 +64,23 @@ def tables(engine: Engine, create: Callable[[MetaData], None]) -> None:
         connection.execute(insert(table), {"public_id": A, "email": ADA[2], "name": ADA[3]})
 
 
-def stored(engine: Engine) -> list[tuple[Any, ...]]:
+def stored(engine: Engine) -> list[Any]:
     with engine.connect() as connection:
-        return [
-            tuple(row)
-            for row in connection.execute(
-                select(table.c.id, table.c.public_id, table.c.email, table.c.name).order_by(table.c.name)
-            )
-        ]
+        columns = (table.c.id, table.c.public_id, table.c.email, table.c.name)
+        return list(connection.execute(select(*columns).order_by(table.c.name)))
+
+
+def insert_of(engine: Engine, target: Any) -> Any:
+    """The INSERT of the dialect, which has the clauses of upserts."""
+    name = {"mariadb": "mysql"}.get(engine.name, engine.name)
+    return import_module(f"sqlalchemy.dialects.{name}").insert(target)
 
 
 def upsert(engine: Engine, target: Any, set_: Callable[[Any], Any], unique: str = "email") -> Any:
     """INSERT into *target*; where the row is there already, set what *set_* makes of the columns offered."""
-    if engine.dialect.name in {"mysql", "mariadb"}:
-        statement = mysql.insert(target)
+    statement = insert_of(engine, target)
+    if engine.name in {"mysql", "mariadb"}:
         return statement.on_duplicate_key_update(set_(statement.inserted))
-    statement = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[engine.dialect.name](target)
     return statement.on_conflict_do_update(index_elements=[unique], set_=set_(statement.excluded))
 
 
@@ -135,6 +125,8 @@ def test_setting_all_columns_is_refused(engine: Engine, way: str, rows: str) -> 
 
     assert not isinstance(caught.value, StatementError)
     assert (caught.value.model, caught.value.attribute) == ("User", "public_id")
+    new = "inserted" if engine.name in {"mysql", "mariadb"} else "excluded"
+    assert f"{{key: stmt.{new}[key] for key in row" in str(caught.value)
     assert stored(engine) == [ADA]
 
 
@@ -268,10 +260,8 @@ def test_upserted_object_shows_the_id_of_its_row(engine: Engine, wrap: Callable[
 # --- on_conflict_do_nothing() of the caller
 
 
-def do_nothing(engine: Engine, **target: Any) -> Insert:
-    module: Any = {"sqlite": sqlite, "postgresql": postgresql}[engine.dialect.name]
-    statement: Insert = module.insert(User).on_conflict_do_nothing(**target)
-    return statement
+def do_nothing(engine: Engine, **target: Any) -> Any:
+    return insert_of(engine, User).on_conflict_do_nothing(**target)
 
 
 @conflict_clauses
@@ -288,7 +278,7 @@ def test_do_nothing_of_the_caller(engine: Engine, target: dict[str, Any], rows: 
 @on("mysql", "mariadb")
 def test_insert_ignore_of_the_caller(engine: Engine) -> None:
     """INSERT IGNORE skips the existing row and writes the new one."""
-    through_session(engine, mysql.insert(User).prefix_with("IGNORE"), [NEW, SAME])
+    through_session(engine, insert_of(engine, User).prefix_with("IGNORE"), [NEW, SAME])
 
     assert [row[2:] for row in stored(engine)] == [("ada@example.org", "Ada"), ("grace@example.org", "Grace")]
 

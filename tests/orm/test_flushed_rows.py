@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError, InvalidRequestError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.types import TypeDecorator
 from support.marks import fast_ways, on
+from support.members import TeamId
 from support.shapes import new_base
 from support.ways import flush
 
@@ -22,7 +23,6 @@ from sqlalchemy_public_id import (
     PublicIdColumnMixin,
     PublicIdMixin,
     Snowflake,
-    TypedId,
     Ulid,
     Uuid7,
     public_id_column,
@@ -86,11 +86,7 @@ class Tagged(PublicIdMixin, Base):
     name: Mapped[str | None] = mapped_column(String(50))
 
 
-class CardId(TypedId, prefix="card"):
-    pass
-
-
-FORMATS = [NanoId(), Uuid7(), Ulid(), Snowflake(machine_id=1), ObjectId(), CardId]
+FORMATS = [NanoId(), Uuid7(), Ulid(), Snowflake(machine_id=1), ObjectId(), TeamId]
 
 
 @pytest.fixture(autouse=True)

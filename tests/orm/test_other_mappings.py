@@ -21,11 +21,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.ext.declarative import AbstractConcreteBase
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Session,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.marks import on
 from support.shapes import new_base
 from support.ways import flush
@@ -35,16 +31,6 @@ from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.keys import cluster_key
 
 pytestmark = on("sqlite")
-
-
-class Other(DeclarativeBase):
-    metadata = MetaData()
-
-
-class Elsewhere(PublicIdMixin, Other):
-    """One model with a public id, anywhere in the process."""
-
-    __tablename__ = "elsewhere"
 
 
 # --- models on what is no table

@@ -25,19 +25,8 @@ def cascade(session: Session, model: Any, rows: Rows) -> Any:
     session.add(Team(users=[model(**row) for row in rows]))
 
 
-def cascade_from_a_stored_object(session: Session, model: Any, rows: Rows) -> Any:
-    [team] = flush(session, Team, [{}])
-    session.commit()
-    team.users += [model(**row) for row in rows]
-
-
 def merge(session: Session, model: Any, rows: Rows) -> Any:
     session.merge(Team(users=[model(**row) for row in rows]))
-
-
-def values_of_one_row(session: Session, model: Any, rows: Rows) -> Any:
-    for row in rows:
-        session.execute(insert(model).values(**row))
 
 
 def inline(session: Session, model: Any, rows: Rows) -> Any:
@@ -62,11 +51,11 @@ def core_returning(session: Session, model: Any, rows: Rows) -> Any:
     session.connection().execute(insert(table).returning(table.c.public_id), rows).all()
 
 
-UNIT_OF_WORK = [flush, ways.flush_one_by_one, cascade, cascade_from_a_stored_object, merge]
+UNIT_OF_WORK = [flush, ways.flush_one_by_one, cascade, merge]
 BULK = [ways.insert_in_bulk, ways.save_in_bulk, ways.insert_mappings]
 CORE = [ways.execute_core, core_values, parameters_of_other_names, inline]
 RETURNING = [ways.execute_returning, values_returning, core_returning]
-WAYS = [*UNIT_OF_WORK, *BULK, ways.execute, ways.execute_values, values_of_one_row, *CORE, *RETURNING]
+WAYS = [*UNIT_OF_WORK, *BULK, ways.execute, ways.execute_values, *CORE, *RETURNING]
 
 
 def written_by(way: Way, session: Session, rows: Rows) -> dict[str, str]:
