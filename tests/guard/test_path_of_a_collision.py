@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
 
 import pytest
-from sqlalchemy.orm import Session
+from sqlalchemy import MetaData, String
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.marks import fast_ways
-from support.members import A, User
 
 import sqlalchemy_public_id
-from sqlalchemy_public_id import testing
+from sqlalchemy_public_id import PublicIdMixin, testing
 
 PACKAGE = str(Path(sqlalchemy_public_id.__file__).parent)
 MOST = {"sqlite": (41, 13), "postgresql": (58, 16), "mysql": (44, 15), "mariadb": (44, 15)}
@@ -22,11 +23,22 @@ OTHERS = {"keys", "references", "testing"}
 """Listeners of what other tests of the process have used, and what makes the collision."""
 
 
+class Base(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Walker(PublicIdMixin, Base):
+    __tablename__ = "walker"
+    name: Mapped[str | None] = mapped_column(String(50))
+
+
 @pytest.mark.backend
 @fast_ways
-def test_path_of_a_collided_insert(members: None, session: Session) -> None:
+def test_path_of_a_collided_insert(create: Callable[[MetaData], None], session: Session) -> None:
     """One collided INSERT passes no more functions and modules of the library than before."""
-    session.add(User(public_id=A))
+    create(Base.metadata)
+    first = Walker()
+    session.add(first)
     session.commit()
     passed: set[CodeType] = set()
 
@@ -36,8 +48,8 @@ def test_path_of_a_collided_insert(members: None, session: Session) -> None:
             passed.add(code)
 
     for _ in range(2):  # the first one reads the statement, the table and the driver
-        session.add(User())
-        with testing.collisions(User, A, times=1):
+        session.add(Walker())
+        with testing.collisions(Walker, first.public_id, times=1):
             passed.clear()
             sys.setprofile(note)
             try:
