@@ -270,6 +270,9 @@ def test_filters_do_not_hold_for_cursors(session: Session, order: Callable[[], A
         lookup.page(session, Ticket, limit=5, order_by=order(), after=page.next, where=Ticket.is_open)
     assert isinstance(caught.value, PublicIdNotFound)
     assert caught.value.field == "after"
+    page[0].is_open = False  # and is not flushed
+    with pytest.raises(InvalidCursor):
+        lookup.page(session, Ticket, limit=5, order_by=order(), after=page[0].public_id, where=Ticket.is_open)
 
 
 def test_where(session: Session) -> None:

@@ -13,7 +13,7 @@ from support.marks import classes_die
 
 from sqlalchemy_public_id import Format, NanoId
 from sqlalchemy_public_id.errors import DuplicatePrefix
-from sqlalchemy_public_id.registry import Prefixes, _Claim, format_of, model_of, models, models_of, remember_model
+from sqlalchemy_public_id.registry import Prefixes, format_of, model_of, models, models_of, remember_model
 
 
 def owner(name: str) -> type[Any]:
@@ -179,18 +179,6 @@ def test_finalizer_that_declares(prefixes: Prefixes) -> None:
 
     assert prefixes.owner_of("late_000000000000") is late
     assert prefixes.owner_of("cus_000000000000") is holder
-
-
-def test_few_comparisons(prefixes: Prefixes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prefix is compared with those that look like it, not with all others."""
-    compared: list[Any] = []
-    compare = _Claim.confusion_with
-    monkeypatch.setattr(_Claim, "confusion_with", lambda *pair: compared.append(pair) or compare(*pair))
-    owners = [owner(f"Owner{number}") for number in range(100)]
-    for number, each in enumerate(owners):
-        prefixes.claim(each, NanoId(prefix=f"p{number}"))
-
-    assert compared == []
 
 
 class Leisurely(str):
