@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from sqlalchemy import ForeignKey, MetaData, Select, String, event, func, select, update
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -177,22 +175,6 @@ def test_page_is_a_sequence(db: Session) -> None:
     assert page == lookup.page(db, Post, limit=4)
     with pytest.raises(AttributeError):
         page.has_more = False  # type: ignore[misc]
-
-
-@pytest.mark.backend
-@given(data=st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_row_once(db: Session, data: st.DataObject) -> None:
-    """Pages of any size, either way, are the whole in its order, each row once."""
-    limit, newest_first = data.draw(st.integers(1, 12)), data.draw(st.booleans())
-    start, direction = data.draw(st.integers(0, 9)), data.draw(st.sampled_from(["after", "before"]))
-    expected = POSTS[::-1] if newest_first else POSTS
-    pages = walk(db, Post, direction, limit, newest_first=newest_first, start=expected[start])
-    rest = expected[start + 1 :] if direction == "after" else expected[:start]
-
-    found = [post.public_id for page in (pages if direction == "after" else pages[::-1]) for post in page]
-    assert found == rest
-    assert all(len(page) == limit for page in pages[:-1])
 
 
 def test_rows_that_come_and_go(db: Session) -> None:

@@ -114,7 +114,7 @@ def rows(create: Callable[[MetaData], None], session: Session) -> None:
 
 
 ORDERS: dict[str, Callable[[], Any]] = {
-    "one": lambda: Ticket.priority,
+    "keys": list,
     "descending": lambda: Ticket.priority.desc(),
     "two": lambda: [Ticket.priority.desc(), Ticket.is_open],
     "nullable": lambda: Ticket.title,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, bindparam, delete, insert, inspect, select, update
+from sqlalchemy import Engine, MetaData, bindparam, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, defer
@@ -134,15 +134,6 @@ def test_how_a_row_is_loaded(session: Session, engine: Engine, stored: IssuedTok
     assert row.expires_at == NOW
 
 
-@pytest.mark.backend
-@on("postgresql", "mysql", "mariadb")
-def test_with_for_update(session: Session, engine: Engine, stored: IssuedToken) -> None:
-    """Of two requests that use one token at the same time, the second waits or is refused."""
-    assert tokens.get(session, Reset, stored.reveal(), with_for_update=True) is not None
-    with Session(engine) as other, pytest.raises(DBAPIError):
-        tokens.get(other, Reset, stored.reveal(), with_for_update={"nowait": True})
-
-
 def test_several_tokens(create: Callable[[MetaData], None], session: Session) -> None:
     """Where a model has several tokens, the call names one; the column may have another name."""
     create(Base.metadata)
@@ -238,14 +229,6 @@ def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken) -
     joined = select(Reset).outerjoin(other, other.id == -Reset.id)  # whose token is NULL
     assert session.scalars(joined.where(other.token == digest)).all() == []
     assert found(session, Reset.token.is_(None)) == []
-
-
-@pytest.mark.backend
-def test_a_token_is_used_once(session: Session, engine: Engine, stored: IssuedToken) -> None:
-    """One DELETE checks, uses up and expires a token: the first one has a row, and the next one none."""
-    use = delete(Reset).where(Reset.token == RESET.digest(stored.reveal()), Reset.expires_at > NOW)
-
-    assert [session.execute(use).rowcount for _ in range(2)] == [1, 0]  # type: ignore[attr-defined]
 
 
 @pytest.mark.backend

@@ -207,15 +207,6 @@ def test_malformed_text_matches_nothing(accounts: Session, why: str) -> None:
     assert ids(accounts, tuple_(Account.id, column).in_([(1, text), (2, SHORT)])) == [SHORT]
 
 
-def test_capitals_count(accounts: Session) -> None:
-    """``aB`` and ``Ab`` are two ids, in the index and in comparisons."""
-    accounts.add_all([Account(public_id="aB" * 8), Account(public_id="Ab" * 8), Account(public_id="ab" * 8)])
-    accounts.commit()
-
-    assert ids(accounts, Account.public_id == "aB" * 8) == ["aB" * 8]
-    assert ids(accounts, Account.public_id.in_(["Ab" * 8, "AB" * 8])) == ["Ab" * 8]
-
-
 @pytest.mark.parametrize("value", [1, b"abcdefghijkl"], ids=lambda value: type(value).__name__)
 def test_compared_with_what_is_no_text(value: Any) -> None:
     """An integer key in place of a public id is a mistake of the program, and is told as such."""
