@@ -21,15 +21,7 @@ from sqlalchemy.orm import (
 from support.marks import on
 
 from conftest import Statements
-from sqlalchemy_public_id import (
-    ConfigurationError,
-    NanoId,
-    PublicIdMixin,
-    ReferenceNotReadable,
-    TypedId,
-    Uuid7,
-    lookup,
-)
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, ReferenceNotReadable, TypedId, Uuid7, lookup
 from sqlalchemy_public_id.references import public_ref
 
 pytestmark = pytest.mark.backend

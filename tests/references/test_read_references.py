@@ -92,6 +92,7 @@ def test_eager_below_another_option(db: Session, statements: list[str]) -> None:
 def test_load(db: Session, statements: list[str]) -> None:
     """All references of the objects given, in one statement for each model; none when they are known."""
     db.add(node := Node())
+    db.flush()
     orders = orders_in(db)
     statements.clear()
     references.load(db, iter([node, *orders]))
@@ -103,6 +104,9 @@ def test_load(db: Session, statements: list[str]) -> None:
     assert [order.billing_public_id for order in orders[:3]] == [None, *ADDRESSES[1:]]
     assert [order.shipping_public_id for order in orders[:3]] == [ADDRESSES[2], ADDRESSES[1], None]
     assert len(statements) == 2
+    db.expire_all()
+    references.load(db, [node, *orders])
+    assert len(statements) == 2 + 4  # a refresh of the node, and the foreign keys of the orders
     for wrong in (1, "rford_000000000000", Order, None):
         with pytest.raises(TypeError, match="mapped objects"):
             references.load(db, [wrong])

@@ -128,25 +128,6 @@ def test_keys_that_the_database_writes_in_another_way(fill: Callable[[int], None
         assert [row.maker_public_id for row in rows] == MAKERS[:3]
 
 
-@on("sqlite")
-def test_expired_beside_one_of_another_model(
-    fill: Callable[[int], None], engine: Engine, statements: list[str]
-) -> None:
-    """One object of a model is refreshed by itself; those of the next model are still read together."""
-    fill(30)
-    with Session(engine) as session:
-        lines = page(session)
-        single = Padded(code="c1", maker_id=lines[0].maker_id)
-        session.add(single)
-        session.commit()
-        statements.clear()
-        references.load(session, [single, *lines])
-
-        assert single.maker_public_id == MAKERS[0]
-        assert shown(lines) == wanted(30)
-        assert len(statements) == 3
-
-
 # --- keys that the database writes in another way
 
 

@@ -228,6 +228,7 @@ def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken) -
     assert len(found(session, Reset.token != digest)) == 2
     joined = select(Reset).outerjoin(other, other.id == -Reset.id)  # whose token is NULL
     assert session.scalars(joined.where(other.token == digest)).all() == []
+    assert session.scalars(joined.where(~(other.token != digest))).all() == []
     assert found(session, Reset.token.is_(None)) == []
 
 

@@ -7,17 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import (
-    Engine,
-    MetaData,
-    String,
-    delete,
-    insert,
-    inspect,
-    literal,
-    select,
-    update,
-)
+from sqlalchemy import Engine, MetaData, String, delete, insert, inspect, literal, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
