@@ -42,6 +42,11 @@ class Share(PublicIdMixin, Base):
     writing: Mapped[bytes] = token_column(Token("write"))
 
 
+class Invitation(PublicIdMixin, Base):
+    __tablename__ = "invitation"
+    code: Mapped[bytes] = token_column(RESET)
+
+
 class Plain(PublicIdMixin, Base):
     """Has none."""
 
@@ -115,6 +120,14 @@ def test_impossible_tokens_send_nothing(session: Session, stored: IssuedToken, s
     assert statements == []
 
 
+def test_token_that_is_being_replaced(session: Session, stored: IssuedToken) -> None:
+    """A token is no longer accepted when its object has another one, which is not flushed yet."""
+    row = session.scalars(select(Reset).where(Reset.token == stored.digest)).one()
+    row.token = RESET.issue().digest
+    with session.no_autoflush:
+        assert tokens.get(session, Reset, stored.reveal()) is None
+
+
 def test_how_a_row_is_loaded(session: Session, engine: Engine, stored: IssuedToken) -> None:
     """Options, execution options, locks and ``populate_existing`` are passed on, as by a lookup."""
     row = tokens.get(session, Reset, stored.reveal(), options=[defer(Reset.expires_at)], with_for_update=True)
@@ -135,12 +148,15 @@ def test_how_a_row_is_loaded(session: Session, engine: Engine, stored: IssuedTok
 
 
 def test_several_tokens(create: Callable[[MetaData], None], session: Session) -> None:
-    """Where a model has several tokens, the call names one; the column may have another name."""
+    """Where a model has several tokens, the call names one; the attribute, and its column, may have another name."""
     create(Base.metadata)
     reading, writing = SHARE.issue(), Token("write").issue()
     share = Share(reading=reading.digest, writing=writing.digest)
-    session.add(share)
+    invited = RESET.issue()
+    invitation = Invitation(code=invited.digest)
+    session.add_all([share, invitation])
 
+    assert tokens.get(session, Invitation, invited.reveal()) is invitation
     assert tokens.get(session, Share, reading.reveal(), attribute="reading") is share
     assert tokens.get(session, Share, writing.reveal(), attribute="writing") is share
     assert tokens.get(session, Share, reading.reveal(), attribute="writing") is None
@@ -308,6 +324,13 @@ def test_options_of_the_column(option: str) -> None:
         token_column(RESET, **{option: True})
 
 
+def frames_that_show(text: str, error: BaseException) -> list[str]:
+    """Return the names of the functions, but those of this file, whose variables have a part of *text*."""
+    stack = traceback.TracebackException.from_exception(error, capture_locals=True).stack
+    assert any("tokens" in frame.filename and frame.name == "get" for frame in stack)
+    return [frame.name for frame in stack if frame.filename != __file__ and text[6:16] in str(frame.locals)]
+
+
 @pytest.mark.backend
 def test_no_traceback_shows_the_text(session: Session, stored: IssuedToken, create: Callable[[MetaData], None]) -> None:
     """Where the database fails, a report with the variables of every frame of ours does not hold the text."""
@@ -317,19 +340,16 @@ def test_no_traceback_shows_the_text(session: Session, stored: IssuedToken, crea
     with pytest.raises(DBAPIError) as caught:
         tokens.get(session, Reset, text)
     create(Base.metadata)
-    report = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    ours = [frame for frame in report.stack if frame.filename != __file__]
 
-    assert any("tokens" in frame.filename and frame.name == "get" for frame in ours)
-    assert not [frame for frame in ours if text[6:16] in str(frame.locals)]
-    assert text[6:16] not in str(report)
+    assert frames_that_show(text, caught.value) == []
+    assert text[6:16] not in "".join(traceback.format_exception(caught.value))
 
 
 # --- async
 
 
 def test_async(async_engine: AsyncEngine) -> None:
-    """The twin for ``AsyncSession`` finds what is genuine, and sends nothing for what is not."""
+    """The twin for ``AsyncSession`` finds what is genuine, and sends and shows nothing of what is not."""
 
     async def story(session: AsyncSession) -> None:
         issued = RESET.issue()
@@ -346,5 +366,9 @@ def test_async(async_engine: AsyncEngine) -> None:
         for text in IMPOSSIBLE:
             assert await asyncio_tokens.get(session, Reset, text) is None
         assert not session.in_transaction()
+        await session.run_sync(lambda sync_session: Base.metadata.drop_all(sync_session.connection()))
+        with pytest.raises(DBAPIError) as caught:
+            await asyncio_tokens.get(session, Reset, issued.reveal())
+        assert frames_that_show(issued.reveal(), caught.value) == []
 
     tell(async_engine, Base.metadata, story)
