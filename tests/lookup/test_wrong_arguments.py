@@ -61,14 +61,6 @@ def test_not_an_attribute(session: Session) -> None:
         lookup.get(session, Tag, "x", attribute="slug")
 
 
-@pytest.mark.parametrize("where", [False, {"name": "x"}, "name = 'x'", Tag])
-@pytest.mark.parametrize("public_id", ["x", "0" * 12])
-def test_where_is_refused_for_every_id(session: Session, where: Any, public_id: str) -> None:
-    """A condition that is none is refused for malformed ids as well, or tests with unknown ids would pass."""
-    with pytest.raises(ConfigurationError, match="expected a condition such as Tag"):
-        lookup.get(session, Tag, public_id, where=where)
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [

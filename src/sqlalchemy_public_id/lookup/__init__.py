@@ -195,8 +195,7 @@ def resolve_many(
     rows: dict[str, Any] = {}
     for model, key in dict.fromkeys(owner[:2] for _, owner in owners):
         of_model = [public_id for public_id, owner in owners if owner[:2] == (model, key)]
-        options: LoadOptions = {**load}  # get_many() takes its condition out
-        rows.update(get_many(session, model, of_model, attribute=key, **options))
+        rows.update(get_many(session, model, of_model, attribute=key, **load))
     texts = dict.fromkeys(format.validate(public_id) for public_id, (_, _, format) in owners)
     return {text: rows[text] for text in texts if text in rows}
 

@@ -171,7 +171,7 @@ class _RefExpression(operators.ColumnOperators):
         ref, foreign_key = self._ref_and_foreign_key()
         _, key, public_id = _rows(ref)
         condition = public_id.in_(value) if op in _OF_SEVERAL else public_id == value
-        keys = select(key).where(condition).correlate(None)
+        keys = select(key).where(condition)
         if ref.source.mapper.local_table in cast("Mapper[Any]", inspect(self._owner).mapper).tables:
             # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
             (copied,) = keys.distinct().subquery().c

@@ -131,7 +131,7 @@ class TokenType(TypeDecorator[bytes]):
     def literal_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Render a digest as SQL; SQLAlchemy has no literals for bytes."""
         literal = traits_for(dialect).literal
-        return lambda value: "NULL" if value is None else literal(self.process_bind_param(value, dialect))
+        return lambda value: literal(self.process_bind_param(value, dialect))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.token!r})"
