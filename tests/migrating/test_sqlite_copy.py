@@ -247,6 +247,18 @@ def test_drop_a_column_of_another_program(engine: Engine, connection: Connection
     assert rows(connection, "SELECT * FROM person") == [(1, "Ada")]
 
 
+def test_drop_that_a_view_prevents(engine: Engine, connection: Connection) -> None:
+    """A view that needs the column ends the drop, and the index stays."""
+    script(connection, "CREATE TABLE person (id INTEGER PRIMARY KEY)")
+    people = add(engine)
+    send(connection, "CREATE VIEW shown AS SELECT public_id FROM person")
+
+    with pytest.raises(Exception, match="shown"):
+        people.run("drop_public_id")
+
+    assert rows(connection, "SELECT name FROM sqlite_master WHERE type = 'index'") == [("uq_person_public_id",)]
+
+
 @pytest.mark.parametrize(("value", "error"), [(0, KeyboardInterrupt), (1, RuntimeError)])
 @pytest.mark.parametrize(
     "statement",
