@@ -143,9 +143,13 @@ def test_without_models(project: Project) -> None:
 
 
 def test_several_models(project: Project) -> None:
-    """Of several MetaData, the one that has the table names its index."""
+    """Of several MetaData, the one that has the table names its index; if none has it, no convention does."""
     project.config.attributes["metadata"] = [MetaData(), models(OWN)]
-    project.write("op.add_public_id('guest')")
+    project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
     project.upgrade()
-
     assert unique_names(project.engine) == [NAMES["own"]]
+
+    project.downgrade()
+    project.config.attributes["metadata"] = [MetaData(naming_convention=OWN), MetaData()]
+    project.upgrade()
+    assert unique_names(project.engine) == ["uq_guest_public_id"]

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, exc, inspect, text
+from sqlalchemy import Connection, Engine, inspect, text
 from support.marks import on
 from support.people import People, migrating, send
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
 from sqlalchemy_public_id.errors import BackfillIncomplete
-from sqlalchemy_public_id.formats import BASE62
 
 pytestmark = pytest.mark.backend
 
@@ -59,15 +58,6 @@ def test_there_and_back(new_people: Callable[..., People], statements: Any, serv
     assert changes(statements) == []
 
     people.add()
-    people.check_complete(ROWS)
-
-
-def test_format(new_people: Callable[..., People]) -> None:
-    """Prefix, length and alphabet are those of the format, also for rows of old writers."""
-    people = new_people(ROWS, format=NanoId(length=20, alphabet=BASE62, prefix="per", separator="~"))
-
-    people.add()
-
     people.check_complete(ROWS)
 
 
@@ -219,20 +209,6 @@ def test_old_writers_in_each_phase(new_people: Callable[..., People], format: Na
         assert format.is_valid(people.written()), operation
 
 
-@on("postgresql", "mysql", "mariadb")
-def test_old_writers_until_the_end(new_people: Callable[..., People]) -> None:
-    """With ``server_default="drop"`` the database makes ids until the column is complete, and not after."""
-    people = new_people(server_default="drop")
-    for operation in ("expand_public_id", "backfill_public_id"):
-        people.run(operation)
-        assert NanoId().is_valid(people.written()), operation
-
-    people.run("contract_public_id")
-
-    with pytest.raises(exc.DBAPIError):
-        people.written()
-
-
 @on("sqlite")
 def test_old_writers_of_sqlite(new_people: Callable[..., People]) -> None:
     """SQLite cannot add a made default to a column: rows written before contract are NULL, and later ones are not."""
@@ -290,20 +266,6 @@ def test_offline(new_people: Callable[..., People]) -> None:
     people.check_gone()
 
 
-def test_inside_a_transaction(new_people: Callable[..., People], engine: Engine) -> None:
-    """A connection that is inside a transaction gets an error that says what to change, and nothing is done."""
-    people = new_people()
-
-    with (
-        engine.begin() as connection,
-        pytest.raises(ConfigurationError, match=r"pass connectable\.connect\(\).*or pass online=False"),
-        migrating(connection) as op,
-    ):
-        people.say(op, "add_public_id")
-
-    assert people.columns() == ["id", "name"]
-
-
 def test_other_operations_after_it(new_people: Callable[..., People], engine: Engine) -> None:
     """Operations after it in one migration are done, and committed."""
     people = new_people(ROWS)
@@ -358,45 +320,9 @@ def test_settings_of_the_connection_stay(new_people: Callable[..., People], engi
 # --- ways to say it
 
 
-def test_batch(new_people: Callable[..., People]) -> None:
-    """The twins in a batch do the same to the table of the batch."""
-    people = new_people(ROWS)
-
-    with people.migrating() as op, op.batch_alter_table("person") as batch:
-        batch.add_public_id(format=NanoId())
-    people.check_complete(ROWS)
-
-    with people.migrating() as op, op.batch_alter_table("person") as batch:
-        batch.drop_public_id()
-    people.check_gone()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"server_default": True},
-        {"attempts": 0},
-        {"lock_timeout": 0},
-        {"index_timeout": -1},
-        {"batch_seconds": 0},
-        {"pause": -1},
-    ],
-    ids=str,
-)
-def test_option_that_cannot_work(new_people: Callable[..., People], options: dict[str, Any]) -> None:
-    """A value that cannot work is an error before anything is done."""
-    people = new_people()
-
-    with pytest.raises(ConfigurationError):
-        people.add(**options)
-    with pytest.raises(TypeError, match=r"add_public_id\(\) takes no formt; it takes format, schema"):
-        people.add(formt=NanoId())
-
-    assert people.columns() == ["id", "name"]
-
-
 @on("sqlite")
-def test_wait_while(new_people: Callable[..., People]) -> None:
+@pytest.mark.parametrize("online", [True, False])
+def test_wait_while(new_people: Callable[..., People], online: bool) -> None:
     """An operation that fills rows asks ``wait_while`` before a batch, with its connection."""
     asked: list[str] = []
 
@@ -404,6 +330,6 @@ def test_wait_while(new_people: Callable[..., People]) -> None:
         asked.append(connection.dialect.name)
         return False
 
-    new_people().add(wait_while=wait_while)
+    new_people().add(wait_while=wait_while, online=online)
 
     assert set(asked) == {"sqlite"}

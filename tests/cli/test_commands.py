@@ -131,16 +131,6 @@ def test_dry_run(people: People) -> None:
     assert "drop: drop the column" in run("drop", "person", "--dry-run").stdout
 
 
-@on(*SERVERS)
-def test_collation(people: People) -> None:
-    """``--collation bytes`` changes the collation of a column that exists, which otherwise stays."""
-    people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
-    changed = {"postgresql": 'COLLATE "C"'}.get(people.engine.name, "ascii_bin")
-
-    assert changed in run("plan", "person", "--collation", "bytes").stdout
-    assert changed not in run("plan", "person").stdout
-
-
 def test_drop_asks(people: People) -> None:
     """``drop`` loses ids, and asks first; any answer but yes leaves them."""
     people.add()

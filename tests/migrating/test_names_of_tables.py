@@ -9,6 +9,9 @@ from sqlalchemy import Column, Engine, Text, inspect
 from support.marks import on
 from support.people import People, people, send
 
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.operation import run_phases
+
 pytestmark = pytest.mark.backend
 
 
@@ -70,3 +73,14 @@ def test_translated_schema(
     columns = [len(inspect(engine).get_columns("person", schema=each)) for each in (None, schema)]
 
     assert sorted(columns) == [2, 3]
+
+
+@on("sqlite")
+def test_translated_schema_after_a_refusal(engine: Engine) -> None:
+    """The ``schema_translate_map`` of a connection stays when an operation is refused."""
+    with people(engine, 1) as table, table.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT", schema_translate_map={None: "main"})
+        with pytest.raises(ConfigurationError):
+            run_phases(connection, table.target, ["contract"])
+
+        assert connection.get_execution_options()["schema_translate_map"] == {None: "main"}

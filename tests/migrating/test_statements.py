@@ -143,12 +143,3 @@ def test_other_database() -> None:
         ConfigurationError, match="no steps for oracle; expected one of mariadb, mysql, postgresql, sqlite"
     ):
         plan("oracle")
-
-
-@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb", "sqlite"])
-@pytest.mark.parametrize("options", [{}, {"server_default": "none"}], ids=str)
-def test_names_of_steps(dialect: str, options: dict[str, Any]) -> None:
-    """A step has a name of its own within its phase, as messages and tests refer to it."""
-    for phase in ("expand", "contract", "relax", "drop"):
-        names = [step.name for step in getattr(plan(dialect, **options), phase)()]
-        assert len(set(names)) == len(names)
