@@ -33,15 +33,6 @@ pytestmark = pytest.mark.backend
 FORMAT = NanoId()
 
 
-@pytest.fixture
-def project(new_project: Callable[..., Project]) -> Project:
-    """A project whose shop knows its customers by their keys; there are some."""
-    made = new_project()
-    made.migrate(old_shop(), "shop")
-    made.execute("INSERT INTO customer (name) VALUES ('Ada'), ('Grace'), ('Mary')")
-    return made
-
-
 def with_column(column: Column[Any], *more: Any) -> MetaData:
     """The shop, with *column* in its table of customers."""
     metadata = old_shop()

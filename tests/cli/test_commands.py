@@ -112,7 +112,8 @@ def test_locked_table(people: People) -> None:
         locked = run("expand", "person", "--attempts", "1", "--lock-timeout", "0.2")
 
     assert locked.exit_code == REFUSED
-    assert "no lock within" in locked.stderr
+    assert "could not add the column: no lock within 0.2 s in 1 attempts; find the transaction" in locked.stderr
+    assert people.columns() == ["id", "name"]
 
 
 def test_dry_run(people: People) -> None:

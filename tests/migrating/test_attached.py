@@ -85,6 +85,20 @@ def test_operations(people: People, engine: Engine) -> None:
     assert (after["person"], after["log"], after["sqlite_sequence"]) == (before["person"], [], [("person", 41)])
 
 
+def test_batch(people: People, engine: Engine) -> None:
+    """The twins of the operations in a batch work on the table of the batch, in its schema."""
+    untouched = main(engine)
+
+    with people.migrating() as op, op.batch_alter_table("person", schema=OTHER) as batch:
+        batch.add_public_id(format=NanoId())  # type: ignore[attr-defined]
+    people.check_complete(3)
+    with people.migrating() as op, op.batch_alter_table("person", schema=OTHER) as batch:
+        batch.drop_public_id()  # type: ignore[attr-defined]
+
+    people.check_gone()
+    assert main(engine) == untouched
+
+
 @pytest.mark.parametrize("triggers", ["fire", "skip"])
 def test_triggers_of_a_backfill(people: People, engine: Engine, triggers: str) -> None:
     """Triggers that a backfill leaves out are there again, in the database of their table."""
