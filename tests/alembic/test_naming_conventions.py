@@ -153,3 +153,12 @@ def test_several_models(project: Project) -> None:
     project.config.attributes["metadata"] = [MetaData(naming_convention=OWN), MetaData()]
     project.upgrade()
     assert unique_names(project.engine) == ["uq_guest_public_id"]
+
+
+def test_name_of_the_operation(project: Project) -> None:
+    """An operation that names the index itself counts more than the models."""
+    project.config.attributes["metadata"] = models(OWN)
+    project.write("op.add_public_id('guest', unique_name='called_by_hand')")
+    project.upgrade()
+
+    assert unique_names(project.engine) == ["called_by_hand"]

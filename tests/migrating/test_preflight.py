@@ -1,46 +1,22 @@
-"""Everything that stands in the way is reported before the first ALTER, and nothing is changed."""
+"""Everything that stands in the way of a migration is reported before the first ALTER, and nothing is changed."""
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, inspect
-from sqlalchemy.exc import SAWarning
-from support.dumps import dump
 from support.marks import on
-from support.people import People, send
+from support.people import People
+from support.refusals import refused
 
 from sqlalchemy_public_id import NanoId, Uuid7
-from sqlalchemy_public_id.errors import DryRun, MigrationRefused
 from sqlalchemy_public_id.migrating.table import FEW_ROWS
 
 pytestmark = pytest.mark.backend
 
 IDS = NanoId().generate_many(3)
-ROLE = f"public_id_reader_{os.getpid()}"
-
-
-def everything(engine: Engine) -> list[Any]:
-    """Everything that the catalogs say, and the rows."""
-    schema = {"sqlite": "main", "postgresql": "public"}.get(engine.name, str(engine.url.database))
-    with engine.connect() as connection:
-        return [*dump(connection, schema), *send(connection, "SELECT * FROM person ORDER BY id")]
-
-
-def refused(
-    people: People, operation: str = "add_public_id", reader: Engine | None = None, **options: Any
-) -> dict[str, str]:
-    """The obstacles of an operation, which has changed nothing, as the engine *reader* sees."""
-    reader = reader or people.engine
-    before = everything(reader)
-    with pytest.raises(MigrationRefused) as caught:
-        people.run(operation, **options)
-    assert everything(reader) == before
-    return {obstacle.code: str(obstacle) for obstacle in caught.value.obstacles}
 
 
 # --- the column
@@ -96,9 +72,15 @@ INDEXES = {
     "another column": "CREATE UNIQUE INDEX uq_person_public_id ON person (id)",
     "two columns": "CREATE UNIQUE INDEX uq_person_public_id ON person (public_id, id)",
     "a prefix": "CREATE UNIQUE INDEX uq_person_public_id ON person (public_id(4))",
+    "other letters": "CREATE INDEX UQ_Person_Public_Id ON person (public_id)",
     "deferrable": "ALTER TABLE person ADD CONSTRAINT uq_person_public_id UNIQUE (public_id) DEFERRABLE",
 }
-ONLY = {"partial": {"postgresql", "sqlite"}, "a prefix": {"mysql", "mariadb"}, "deferrable": {"postgresql"}}
+ONLY = {
+    "partial": {"postgresql", "sqlite"},
+    "a prefix": {"mysql", "mariadb"},
+    "other letters": {"sqlite", "mysql", "mariadb"},
+    "deferrable": {"postgresql"},
+}
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -126,6 +108,28 @@ def test_name_of_another_table(new_people: Callable[..., People], engine: Engine
         people.add()
     else:
         assert "name-taken" in refused(people)
+
+
+@on("sqlite")
+@pytest.mark.parametrize("create", ["INDEX UQ_Person_Public_Id ON shelf (place)", "TABLE UQ_PERSON_PUBLIC_ID (place)"])
+def test_name_in_other_letters(new_people: Callable[..., People], create: str) -> None:
+    """On SQLite, whose names are those of the whole file, the name in other letters is taken as well."""
+    people = new_people()
+    people.execute("CREATE TABLE shelf (place)")
+    people.execute(f"CREATE {create}")
+
+    assert refused(people).keys() == {"name-taken"}
+
+
+@on("postgresql")
+def test_check_of_the_name(new_people: Callable[..., People]) -> None:
+    """A CHECK of the project with the name of the temporary one is an obstacle, and stays if none is needed."""
+    name = "ck_person_public_id_not_null"
+    people = new_people(more=f", CONSTRAINT {name} CHECK (id > 0)")
+
+    assert f"RENAME CONSTRAINT {name}" in refused(people)["name-taken"]
+    people.add(online=False)
+    assert [check["name"] for check in inspect(people.engine).get_check_constraints("person")] == [name]
 
 
 # --- ids that are there already
@@ -209,215 +213,26 @@ def test_everything_at_once(new_people: Callable[..., People]) -> None:
     assert refused(people).keys() == {"constant-default", "wrong-index"}
 
 
-# --- the table
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_number_of_malformed_ids(new_people: Callable[..., People], number: int) -> None:
+    """The message has the number of all malformed ids, and the first three of them."""
+    people = new_people(6)
+    people.run("expand_public_id")
+    with_ids(people, *(f"bad{key}" for key in range(1, number + 1)))
+
+    sentence = refused(people)["invalid-ids"]
+
+    assert ("1 id is not of the format " if number == 1 else f"{number} ids are not of the format ") in sentence
+    assert [key for key in range(1, 7) if f"'bad{key}'" in sentence] == [*range(1, min(number, 3) + 1)]
 
 
-@on("mysql", "mariadb")
-def test_no_key(new_people: Callable[..., People]) -> None:
-    """A table whose rows no key tells apart is refused while they have to be filled, and accepted when it is empty."""
-    people = new_people()
-    people.execute("DROP TABLE person")
-    people.execute("CREATE TABLE person (id integer, name varchar(50))")
-    people.add()
-    people.execute("DROP TABLE person")
-    people.execute("CREATE TABLE person (id integer UNIQUE, name varchar(50))")
-    people.execute("INSERT INTO person (id) VALUES (1)")
+def test_number_of_duplicates(new_people: Callable[..., People]) -> None:
+    """The message has the number of ids that rows share, and not that of the rows."""
+    people = new_people(7)
+    people.run("expand_public_id")
+    with_ids(people, *"aaabbcc")
 
-    assert "no-key" in refused(people)
-
-
-# --- rights and kinds of tables on PostgreSQL
-
-
-@pytest.fixture
-def role(engine: Engine) -> Iterator[Engine]:
-    """An engine of a role without any right but that to connect."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        send(connection, f"DROP ROLE IF EXISTS {ROLE}")
-        send(connection, f"CREATE ROLE {ROLE} LOGIN")
-        send(connection, f"GRANT USAGE ON SCHEMA public TO {ROLE}")
-        made = create_engine(engine.url.set(username=ROLE))
-        yield made
-        made.dispose()
-        send(connection, f"DROP OWNED BY {ROLE} CASCADE")
-        send(connection, f"DROP ROLE {ROLE}")
-
-
-def as_role(people: People, role: Engine) -> People:
-    return People(role, **people.options)
-
-
-@on("postgresql")
-def test_rights(new_people: Callable[..., People], role: Engine) -> None:
-    """Rights that the role lacks are all reported, each with what to do."""
-    people = new_people()
-    people.execute(f"GRANT SELECT ON person TO {ROLE}")
-    people.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    found = []
-    with pytest.raises(MigrationRefused) as caught:
-        as_role(people, role).add()
-    found = [str(obstacle) for obstacle in caught.value.obstacles]
-
-    assert [obstacle.code for obstacle in caught.value.obstacles] == ["missing-right"] * 3
-    assert "as postgres, or as a member of that role" in found[0]
-    assert f"GRANT CREATE ON SCHEMA public TO {ROLE}" in found[1]
-    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
-    people.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}")
-    as_role(people, role).add()
-    people.check_complete(3)
-
-
-@on("postgresql")
-def test_row_level_security(new_people: Callable[..., People], role: Engine) -> None:
-    """Rows that row-level security hides would get no id: refused, and old programs go on."""
-    people = new_people()
-    people.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}")
-    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
-    people.execute("ALTER TABLE person ENABLE ROW LEVEL SECURITY")
-    people.execute("ALTER TABLE person FORCE ROW LEVEL SECURITY")
-    people.execute("CREATE POLICY few ON person USING (id < 2) WITH CHECK (true)")
-
-    assert "BYPASSRLS" in refused(as_role(people, role), reader=people.engine)["row-level-security"]
-    people.execute("UPDATE person SET name = 'Ada' WHERE id = 3")
-    people.execute("ALTER TABLE person NO FORCE ROW LEVEL SECURITY")
-    as_role(people, role).add()
-    people.check_complete(3)
-
-
-@on("postgresql")
-def test_published_without_identity(new_people: Callable[..., People]) -> None:
-    """A published table whose updates PostgreSQL refuses is refused."""
-    people = new_people()
-    people.execute("CREATE PUBLICATION all_people FOR TABLE person")
-    people.execute("ALTER TABLE person REPLICA IDENTITY NOTHING")
-    try:
-        assert "REPLICA IDENTITY DEFAULT" in refused(people)["replica-identity"]
-        people.execute("ALTER TABLE person REPLICA IDENTITY DEFAULT")
-        people.add()
-    finally:
-        people.execute("DROP PUBLICATION all_people")
-    people.check_complete(3)
-
-
-@on("postgresql")
-def test_published_without_key(new_people: Callable[..., People]) -> None:
-    """A published table without a key, whose updates PostgreSQL refuses, is refused until it has another identity."""
-    people = new_people()
-    people.execute("ALTER TABLE person DROP CONSTRAINT person_pkey")
-    people.execute("CREATE PUBLICATION all_people FOR TABLE person")
-    try:
-        remedy = refused(people)["replica-identity"]
-        people.execute(remedy[remedy.index("ALTER TABLE") :])
-        people.add()
-    finally:
-        people.execute("DROP PUBLICATION all_people")
-    people.check_complete(3)
-
-
-@on("postgresql")
-def test_dependants_of_the_column(new_people: Callable[..., People]) -> None:
-    """A column that a view or a foreign key needs is not half dropped: nothing happens."""
-    people = new_people()
-    people.add()
-    people.execute("CREATE VIEW shown AS SELECT public_id FROM person")
-    people.execute("CREATE TABLE visit (of varchar(12) REFERENCES person (public_id))")
-    try:
-        found = refused(people, "drop_public_id")["dependants"]
-    finally:
-        people.execute("DROP VIEW shown")
-        people.execute("DROP TABLE visit")
-
-    assert "view shown" in found
-    assert "visit_of_fkey" in found
-    people.run("drop_public_id")
-    assert "public_id" not in [column["name"] for column in inspect(people.engine).get_columns("person")]
-
-
-# --- kinds of tables on MySQL and MariaDB
-
-LOCKED = {
-    "FULLTEXT": (", note text, FULLTEXT (note)", "", "there is a FULLTEXT index"),
-    "SPATIAL": (", place point NOT NULL DEFAULT (point(1, 1)), SPATIAL INDEX (place)", "", "there is a SPATIAL index"),
-    "indexed virtual column": (", v int AS (length(name)) VIRTUAL, INDEX (v)", "", "the column v is generated"),
-    "stored column": (", v int AS (length(name)) STORED", "", "the column v is generated"),
-}
-
-
-@on("mysql", "mariadb")
-@pytest.mark.parametrize("kind", [*LOCKED, pytest.param("MyISAM", marks=pytest.mark.slow)])  # each row is synced
-def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine: Engine, kind: str) -> None:
-    """A table that the server changes only while writers wait is refused with the cause, and changed on request."""
-    more, after, cause = LOCKED.get(kind, ("", "ENGINE=MyISAM", "the engine is MyISAM"))
-    if kind == "SPATIAL" and engine.name == "mysql":
-        more = more.replace("NOT NULL DEFAULT", "NOT NULL SRID 0 DEFAULT")
-    people = new_people(more=more, after=after)
-    if engine.name == "mysql" and "column" in kind:
-        people.add()  # beside writers
-        people.check_complete(3)
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SAWarning)  # the type of a place
-        assert cause in refused(people)["needs-lock"]
-
-        people.add(allow_lock=True)
-        people.check_complete(3)
-        assert cause in refused(people, "drop_public_id")["needs-lock"]
-        people.run("drop_public_id", allow_lock=True)
-        people.check_gone()
-
-
-@on("mysql", "mariadb")
-def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: Engine) -> None:
-    """If writers may wait, MySQL copies the table, because its rebuild in place can lose rows. The plan tells it."""
-    people = new_people()
-    with pytest.raises(DryRun) as plan:
-        people.add(allow_lock=True, dry_run=True)
-    rebuild = next(step for step in plan.value.report.steps if "forbid NULL" in step.name)
-    assert rebuild.statements[0].endswith(", ALGORITHM=COPY") == (engine.name == "mysql")
-    assert rebuild.lock == "writers may wait until it ends"
-
-    people.add(allow_lock=True)
-    people.check_complete(3)
-    people.run("loosen_public_id", allow_lock=True)
-    assert people.state().nullable
-
-
-@on("mariadb")
-@pytest.mark.parametrize("history", ["without history", "with history"])
-def test_system_versioned_table(new_people: Callable[..., People], history: str) -> None:
-    """A system-versioned table gets its ids, and the backfill adds no version of a row to its history."""
-    people = new_people(after="WITH SYSTEM VERSIONING")
-    if history == "with history":
-        people.execute("UPDATE person SET name = 'Ada' WHERE id = 1")
-        assert "earlier versions of its rows get the empty string" in refused(people)["needs-lock"]
-        people.options["allow_lock"] = True
-    people.add()
-
-    people.check_complete(3)
-    with people.engine.connect() as connection:
-        versions = send(connection, "SELECT count(*) FROM person FOR SYSTEM_TIME ALL").scalar()
-    assert versions == (4 if history == "with history" else 3)
-    people.run("drop_public_id")
-    people.check_gone()
-
-
-@on("mysql", "mariadb")
-def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
-    """Privileges that the user lacks are reported together, with the GRANT."""
-    people = new_people()
-    user = f"'{ROLE}'@'%'"
-    people.execute(f"CREATE USER {user}")
-    limited = create_engine(engine.url.set(username=ROLE, password=None))
-    try:
-        people.execute(f"GRANT SELECT, ALTER ON person TO {user}")
-        found = refused(People(limited), reader=engine)["missing-right"]
-        assert f"GRANT CREATE, INSERT, UPDATE ON person TO {user}" in found
-        people.execute(f"GRANT CREATE, INSERT, UPDATE ON person TO {user}")
-        People(limited).add()
-    finally:
-        limited.dispose()
-        people.execute(f"DROP USER {user}")
-    people.check_complete(3)
+    assert "3 ids are in several rows" in refused(people, on_invalid="keep")["duplicates"]
 
 
 # --- wide columns
