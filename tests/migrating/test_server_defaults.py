@@ -24,8 +24,10 @@ from sqlalchemy_public_id import (
     Uuid4,
     Uuid7,
 )
-from sqlalchemy_public_id.formats import BASE36, Format
+from sqlalchemy_public_id.formats import BASE36, BASE62, Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
@@ -190,6 +192,35 @@ def test_session_of_another_program(new_people: Callable[..., People]) -> None:
         send(connection, "INSERT INTO public.person (name) VALUES ('x')")
         assert format.is_valid(send(connection, "SELECT public_id FROM public.person").scalar())
         connection.rollback()
+
+
+REPORTED = [
+    NanoId(),
+    NanoId(prefix="mod", separator="'", alphabet="aX(_)% .".replace(" ", "m"), length=5),
+    NanoId(prefix="cus", alphabet=BASE62),
+    Uuid4(prefix="cus", encoding="hex", storage="text"),
+    Uuid7(encoding="hyphenated", storage="text"),
+    Uuid7(),
+    ObjectId(),
+]
+
+
+@on("sqlite", "mysql", "mariadb")
+@pytest.mark.parametrize("format", REPORTED, ids=repr)
+def test_default_of_the_library(table: People, format: Format) -> None:
+    """The server has another text for a default than the library; it is recognised for its format, and for no other."""
+    dialect = table.engine.dialect
+    if not can_generate(format, dialect.name):
+        pytest.skip("this database cannot generate such ids")
+    table.create(0)
+    table.add(format=format)
+
+    def is_own(format: Format) -> bool:
+        return plan_for(PublicIdColumn.of("person", format=format), dialect).has_own_default(table.state())
+
+    assert is_own(format)
+    assert is_own(NanoId(length=30).accepting(format)) or format.is_native
+    assert not is_own(NanoId(length=31))
 
 
 # --- migrations to numbers
