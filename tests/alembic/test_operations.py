@@ -96,27 +96,6 @@ def test_check_digit(new_people: Callable[..., People]) -> None:
     people.check_complete(ROWS)
 
 
-def test_other_columns_are_left_alone(new_people: Callable[..., People], engine: Engine) -> None:
-    """Other columns, defaults, indexes and the key stay as they were."""
-    people = new_people(ROWS, more=", city varchar(20) DEFAULT 'it''s' NOT NULL, born date, UNIQUE (name, born)")
-    people.execute(f"CREATE INDEX by_city ON {people.name} (city)")
-
-    def seen() -> list[Any]:
-        inspector = inspect(engine)
-        return [
-            [(c["name"], str(c["type"]), c["nullable"], c["default"]) for c in inspector.get_columns("person")],
-            sorted(index["name"] or "" for index in inspector.get_indexes("person")),
-            inspector.get_pk_constraint("person"),
-            sorted(map(str, inspector.get_unique_constraints("person"))),
-        ]
-
-    before = seen()
-    people.add()
-    people.run("drop_public_id")
-
-    assert seen() == before
-
-
 def test_rows_that_have_ids_keep_them(new_people: Callable[..., People]) -> None:
     """Rows that were given ids before, by hand or by an earlier attempt, keep them."""
     people = new_people(ROWS)
@@ -230,16 +209,6 @@ def test_old_writers_of_sqlite(new_people: Callable[..., People]) -> None:
     people.run("contract_public_id")
 
     assert NanoId().is_valid(people.written())
-
-
-def test_ids_that_are_given_are_kept(new_people: Callable[..., People]) -> None:
-    """The default in the database makes no id for a row that comes with one."""
-    people = new_people()
-    people.add()
-
-    people.execute(f"INSERT INTO {people.name} (name, public_id) VALUES ('x', 'given0000000')")
-
-    assert people.ids()[-1] == "given0000000"
 
 
 # --- transactions

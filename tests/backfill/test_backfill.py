@@ -106,17 +106,6 @@ def test_few_rows(people: People, rows: int) -> None:
     assert (progress.filled, progress.finished, progress.left) == (rows, True, 0)
 
 
-def test_rows_that_have_ids(people: People) -> None:
-    """A row that has an id keeps it."""
-    make(people)
-    people.execute("UPDATE person SET public_id = 'x' WHERE id = 1500")
-
-    progress = backfill.run(people.engine, "person")
-
-    assert progress.filled == ROWS - 1
-    assert ids(people).count("x") == 1
-
-
 @pytest.mark.parametrize(
     ("database", "columns", "error"),
     [
