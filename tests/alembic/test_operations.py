@@ -137,10 +137,19 @@ def test_two_columns(new_people: Callable[..., People]) -> None:
 # --- phase by phase
 
 
-@pytest.mark.parametrize(("server_default", "rows"), [("keep", ROWS), ("drop", 0), ("none", ROWS)])
-def test_phases(new_people: Callable[..., People], server_default: str, rows: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (ROWS, {}),
+        (0, {"server_default": "drop"}),
+        (ROWS, {"server_default": "none"}),
+        (ROWS, {"online": False}),
+    ],
+    ids=str,
+)
+def test_phases(new_people: Callable[..., People], rows: int, options: dict[str, Any]) -> None:
     """Expand, backfill and contract, in three migrations, end where one operation does, and lead back."""
-    people = new_people(rows, server_default=server_default)
+    people = new_people(rows, **options)
 
     people.run("expand_public_id")
     people.check_expanded()
@@ -150,6 +159,7 @@ def test_phases(new_people: Callable[..., People], server_default: str, rows: in
     people.check_complete(rows)
 
     people.run("loosen_public_id")
+    people.check_expanded()
     people.run("drop_public_id")
     people.check_gone()
 
@@ -231,40 +241,16 @@ def test_offline_is_undone_as_a_whole(new_people: Callable[..., People], engine:
     assert people.columns() == ["id", "name"]
 
 
-def test_offline(new_people: Callable[..., People]) -> None:
-    """With ``online=False`` the end is the same, and the way down too."""
-    people = new_people(ROWS, online=False)
-
-    people.add()
-    people.check_complete(ROWS)
-    people.run("loosen_public_id")
-    people.check_expanded()
-    people.run("contract_public_id")
-    people.check_complete(ROWS)
-
-    people.run("drop_public_id")
-    people.check_gone()
-
-
-def test_other_operations_after_it(new_people: Callable[..., People], engine: Engine) -> None:
-    """Operations after it in one migration are done, and committed."""
+@pytest.mark.parametrize("per_migration", [True, False], ids=["a transaction each", "one for all"])
+def test_other_operations_after_it(new_people: Callable[..., People], engine: Engine, per_migration: bool) -> None:
+    """Operations after it are done, and committed, also where env.py has Alembic's default of one transaction."""
     people = new_people(ROWS)
 
-    with people.migrating() as op:
+    with engine.connect() as connection, migrating(connection, transaction_per_migration=per_migration) as op:
         people.say(op, "add_public_id")
         op.execute(text(f"INSERT INTO {people.name} (name) VALUES ('after')"))
 
     people.check_complete(ROWS + 1)
-
-
-def test_one_transaction_for_all_migrations(new_people: Callable[..., People], engine: Engine) -> None:
-    """It works too where env.py wants one transaction for all migrations, which is Alembic's default."""
-    people = new_people(ROWS)
-
-    with engine.connect() as connection, migrating(connection, transaction_per_migration=False) as op:
-        people.say(op, "add_public_id")
-
-    people.check_complete(ROWS)
 
 
 @on("postgresql", "mysql", "mariadb")

@@ -30,6 +30,7 @@ def test_no_key(new_people: Callable[..., People]) -> None:
     people = new_people()
     people.execute("DROP TABLE person")
     people.execute("CREATE TABLE person (id integer, name varchar(50))")
+    people.run("expand_public_id")
     people.add()
     people.execute("DROP TABLE person")
     people.execute("CREATE TABLE person (id integer UNIQUE, name varchar(50))")
