@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Column, Engine, MetaData, String, Table, UniqueConstraint, event
 from support.attached import OTHER, attach, contents, in_both
 from support.people import People
 
@@ -200,3 +200,19 @@ def test_name_of_a_constraint(engine: Engine) -> None:
 
     with engine.connect() as connection:
         assert live_table(connection, target).read_state().constraint
+
+
+def test_name_in_the_models(people: People) -> None:
+    """The unique index has the name that the model of this schema gives it."""
+    metadata = MetaData()
+    for schema, name in ((None, "of_the_namesake"), (OTHER, "one_person")):
+        Table(
+            "person", metadata, Column("public_id", String(12)), UniqueConstraint("public_id", name=name), schema=schema
+        )
+
+    with people.migrating(target_metadata=metadata) as op:
+        people.say(op, "add_public_id")
+
+    unique = people.state().unique
+    assert unique is not None
+    assert unique.name == "one_person"
