@@ -55,6 +55,15 @@ def test_constant_default(new_people: Callable[..., People], default: str) -> No
         assert "constant-default" in refused(people, server_default=server_default)
 
 
+def test_default_null(new_people: Callable[..., People]) -> None:
+    """DEFAULT NULL is no default."""
+    people = new_people(more=", public_id varchar(12) DEFAULT NULL", collation="bytes")
+
+    people.add()
+
+    people.check_complete(3)
+
+
 OTHER_DEFAULTS = {
     "postgresql": ["md5(random()::text)"],
     "sqlite": ["hex(random())", "lower(hex(randomblob(16)))"],
