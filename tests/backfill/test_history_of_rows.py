@@ -102,6 +102,15 @@ def test_triggers_are_not_fired_in_silence(people: People, run: str) -> None:
     assert fired(people) == 0
 
 
+@on("sqlite")
+def test_triggers_of_a_table_with_all_its_ids(people: People) -> None:
+    """A backfill that has nothing to do is not refused."""
+    people.add()
+    create_trigger(people)
+
+    assert backfill.run(people.engine, "person").filled == 0
+
+
 def test_triggers_are_fired_on_request(people: People) -> None:
     """``"fire"`` lets them fire, once for each row."""
     create_trigger(people)
