@@ -54,7 +54,7 @@ async def _place_of(request: Request, error: Any) -> Place | None:
         Starlette answers it with 500, and the server logs it. That cannot be known of a body that is not read here, or
         of a web socket.
     """
-    if isinstance(error, (InvalidCursor, IdempotencyConflict)) or request.scope["type"] != "http":
+    if isinstance(error, (InvalidCursor, IdempotencyConflict)):
         return None
     place, is_complete = await search(request, error.value, field_of(error))
     if place is None and is_complete:
