@@ -667,19 +667,36 @@ def expected() -> list[ReferencesOut]:
     ]
 
 
+def one_by_one(session: Session, bills: Sequence[Bill]) -> list[ReferencesOut]:
+    return [ReferencesOut.of(session, each) for each in bills]
+
+
 @pytest.mark.backend
-def test_page(create: Callable[[MetaData], None], session: Session, statements: Statements) -> None:
-    """A hundred responses with references take one statement for each model that is referred to."""
+@pytest.mark.parametrize("responses_of", [ReferencesOut.many, one_by_one], ids=["many", "of"])
+def test_page(
+    create: Callable[[MetaData], None],
+    session: Session,
+    statements: Statements,
+    responses_of: Callable[[Session, Sequence[Bill]], list[ReferencesOut]],
+) -> None:
+    """A hundred responses with references take one statement for each model that is referred to, also one by one."""
     create(Base.metadata)
     fill(session)
     bills = session.scalars(PAGE).all()
     statements.clear()
 
-    found = ReferencesOut.many(session, bills)
-
-    assert found == expected()
+    assert responses_of(session, bills) == expected()
     assert len(statements) <= 2  # one for payees; bills are in the session, all but none of them
-    assert ReferencesOut.of(session, bills[0]) == ReferencesOut.model_validate(bills[0]) == found[0]
+
+
+def test_object_without_a_session(create: Callable[[MetaData], None], session: Session) -> None:
+    """The references of a detached object are read in the session that is passed."""
+    create(Base.metadata)
+    fill(session)
+    bills = session.scalars(PAGE).all()
+    session.expunge(bills[0])
+
+    assert ReferencesOut.of(session, bills[0]) == expected()[0]
 
 
 def test_related_objects(create: Callable[[MetaData], None], session: Session, statements: Statements) -> None:

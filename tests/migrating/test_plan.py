@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,15 @@ def changes(statements: list[str]) -> list[str]:
 
 def plan(people: People, *arguments: str) -> Result:
     return command.run("plan", people.engine.url.render_as_string(hide_password=False), "person", *arguments)
+
+
+def test_steps_in_the_log(people: People, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has each step once, although databases without transactions for DDL try the steps on a copy first."""
+    with caplog.at_level(logging.INFO, "sqlalchemy_public_id"):
+        people.add()
+
+    steps = [message for message in caplog.messages if message.startswith("person.public_id: ")]
+    assert len(steps) == len(set(steps)) >= 2
 
 
 def test_dry_run(people: People, statements: Any) -> None:
