@@ -282,8 +282,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         traits = traits_for(dialect)
 
         def literal(value: Any) -> str:
-            bound = self.process_bind_param(value, dialect)
-            return "NULL" if bound is None else traits.literal(bound)
+            return traits.literal(self.process_bind_param(value, dialect))
 
         return literal
 

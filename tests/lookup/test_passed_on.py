@@ -166,6 +166,16 @@ def test_field(books: Books, way: str, name: str) -> None:
     assert caught.value.field == "book_id"
 
 
+@each_way("resolve", "resolve_many")
+def test_base(books: Books, way: str, name: str) -> None:
+    """The model that is looked for is one of the base."""
+
+    class Other(DeclarativeBase): ...
+
+    assert books.find(way, name, OURS, base=Base) is not None
+    assert books.find(way, name, OURS, base=Other) is None
+
+
 PAGES: list[dict[str, Any]] = [
     {"limit": 1},
     {"after": OURS},

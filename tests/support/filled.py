@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
+import pytest
 from sqlalchemy import Engine, MetaData, create_engine
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session
@@ -32,3 +34,18 @@ def filled_once(metadata: MetaData, fill: Callable[[Session], None]) -> Iterator
         engine = create_engine(url)
         metadata.drop_all(engine)
         engine.dispose()
+
+
+def filled_engine(metadata: MetaData, fill: Callable[[Session], None]) -> Any:
+    """Return the fixture ``engine`` of a module, whose tests share the tables of *metadata*, as :func:`filled_once`."""
+    engines: list[EngineOf] = []
+
+    @pytest.fixture
+    def engine(request: pytest.FixtureRequest, database: str, new_engine: Callable[..., Engine]) -> Engine:
+        if not engines:
+            stack = ExitStack()
+            engines.append(stack.enter_context(filled_once(metadata, fill)))
+            request.node.getparent(pytest.Module).addfinalizer(stack.close)
+        return engines[0](database, new_engine)
+
+    return engine

@@ -20,7 +20,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped
 from sqlalchemy.schema import CreateIndex, CreateTable
 from support.ddl_models import FOREIGN_KEYS, Base, Client, Document, Happening, Person, Post, Reading, sql
 
-from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, PublicIdType, Uuid7, bigint_key, public_id_column
+from sqlalchemy_public_id import ObjectId, PublicIdMixin, PublicIdType, Uuid7, bigint_key, public_id_column
 from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.tokens import Token, token_column
@@ -218,12 +218,8 @@ def test_long_name_is_cut(table: str, start: str) -> None:
     for name in ("sqlite", "postgresql+psycopg", "mysql+pymysql"):
         assert found.name in sql(CreateIndex(found), dialect(name))
 
-
-def test_name_of_63_bytes_is_kept() -> None:
-    """A name that fits is not cut."""
-    table = "t" * (63 - len("uq__public_id"))
-
-    assert index_of(model(table)).name == f"uq_{table}_public_id"
+    fits = "t" * (63 - len("uq__public_id"))
+    assert index_of(model(fits)).name == f"uq_{fits}_public_id"
 
 
 CONVENTION = {
@@ -270,18 +266,3 @@ def test_to_metadata_copies_one_index(metadata: MetaData, name: str) -> None:
 
     assert index_of(copy).name == name
     assert index_of(again).name == "uq_people_public_id"
-
-
-def test_several_public_ids() -> None:
-    """Each public id of a model has an index of its own."""
-
-    class Base(DeclarativeBase): ...
-
-    class Two(PublicIdMixin, Base):
-        __tablename__ = "two"
-        __public_id__ = NanoId(length=8).accepting(NanoId(length=20, prefix="old"))
-        code: Mapped[str] = public_id_column(NanoId(length=6), name="short_code")
-
-    assert index_of(Two.__table__).name == "uq_two_public_id"
-    assert index_of(Two.__table__, "short_code").name == "uq_two_short_code"
-    assert "public_id VARCHAR(24) NOT NULL" in sql(CreateTable(Two.__table__), dialect("sqlite"))

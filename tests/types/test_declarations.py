@@ -236,6 +236,13 @@ def test_annotation_that_is_right(base: Any, mixin: Any, annotated: Any, body: d
     assert type(declare(base, "Badge", mixin, annotated=annotated, **body)().public_id) is BadgeId
 
 
+def test_typed_id_of_an_abstract_model(base: Any) -> None:
+    """A model has the typed id that the mixin of an abstract model names."""
+    parent = new_class("Abstract", (PublicIdMixin[BadgeId], base), exec_body=lambda own: own.update(__abstract__=True))
+
+    assert type(declare(parent, "Badge")().public_id) is BadgeId
+
+
 # --- attributes that are added to a configured class
 
 BEFORE: dict[str, Callable[[type[Any]], object]] = {

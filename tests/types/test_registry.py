@@ -13,7 +13,7 @@ from support.marks import classes_die
 
 from sqlalchemy_public_id import Format, NanoId
 from sqlalchemy_public_id.errors import DuplicatePrefix
-from sqlalchemy_public_id.registry import Prefixes, _Claim, format_of, model_of, models, models_of, remember_model
+from sqlalchemy_public_id.registry import Prefixes, model_of, models, remember_model
 
 
 def owner(name: str) -> type[Any]:
@@ -51,28 +51,6 @@ def test_prefixes_that_are_told_apart(one: Format, other: Format) -> None:
         assert prefixes.owner_of(first.generate()) is holder
         assert prefixes.owner_of(second.generate()) is newcomer
         Prefixes().claim(holder, first, second)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["cus_00000", "cus.000000000000", "CUS_000000000000", "_000000000000", "", "\ud800", "c" * 10**7, None, 5, b"cus_"],
-)
-def test_owner_of_anything_else(prefixes: Prefixes, text: object) -> None:
-    """A text that no format accepts leads nowhere, and neither does any other object."""
-    holder = owner("Customer")
-    prefixes.claim(holder, NanoId(prefix="cus"))
-
-    assert prefixes.owner_of(text) is None
-    assert list(models_of(text)) == []
-
-
-def test_no_prefixes(prefixes: Prefixes) -> None:
-    """Formats without a prefix reserve nothing, and their ids lead nowhere."""
-    first, second = owner("First"), owner("Second")
-    prefixes.claim(first, NanoId())
-    prefixes.claim(second, NanoId())
-
-    assert prefixes.owner_of("000000000000") is None
 
 
 def test_older_prefixes(prefixes: Prefixes) -> None:
@@ -181,18 +159,6 @@ def test_finalizer_that_declares(prefixes: Prefixes) -> None:
     assert prefixes.owner_of("cus_000000000000") is holder
 
 
-def test_few_comparisons(prefixes: Prefixes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prefix is compared with those that look like it, not with all others."""
-    compared: list[Any] = []
-    compare = _Claim.confusion_with
-    monkeypatch.setattr(_Claim, "confusion_with", lambda *pair: compared.append(pair) or compare(*pair))
-    owners = [owner(f"Owner{number}") for number in range(100)]
-    for number, each in enumerate(owners):
-        prefixes.claim(each, NanoId(prefix=f"p{number}"))
-
-    assert compared == []
-
-
 class Leisurely(str):
     """A prefix that lets other threads run while its claim is looked up."""
 
@@ -222,21 +188,6 @@ def test_many_threads_claim_one_prefix(prefixes: Prefixes) -> None:
 
     assert len(refused) == len(owners) - 1
     assert {prefixes.owner_of("cus_000000000000")} == set(owners) - set(refused)
-
-
-# --- models
-
-
-def test_scopes() -> None:
-    """Two declarative bases are two applications: both may have a prefix, and a text leads to both models."""
-    scopes, classes = [Scope(), Scope()], [owner("Here"), owner("There")]
-    for scope, model in zip(scopes, classes, strict=True):
-        models(scope).claim(model, NanoId(prefix="scoped"))
-
-    assert [models(scope).owner_of("scoped_000000000000") for scope in scopes] == classes
-    assert list(models_of("scoped_000000000000")) == classes
-    assert format_of("scoped_000000000000") == NanoId(prefix="scoped")
-    assert format_of("nobody_000000000000") is None
 
 
 def test_one_namespace_a_scope() -> None:

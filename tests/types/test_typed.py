@@ -124,17 +124,10 @@ def test_pickle_and_copy() -> None:
 # --- parse
 
 
-@pytest.mark.parametrize("type_", [TicketId, SeatId, StationId, PlatformId])
-def test_parse(type_: type[TypedId]) -> None:
-    """The type follows from the prefix."""
-    made = type_()
-    parsed = TypedId.parse(str(made))
-
-    assert (type_, made) == (type(parsed), parsed)
-
-
-def test_parse_of_some_types() -> None:
-    """A type with a prefix parses its own ids, and an abstract type those of the types below it, and no others."""
+def test_parse() -> None:
+    """The type follows from the prefix; a type parses its own ids, and an abstract type those of the types below it."""
+    for made in (TicketId(), SeatId(), StationId(), PlatformId()):
+        assert (type(TypedId.parse(str(made))), TypedId.parse(str(made))) == (type(made), made)
     assert type(TicketId.parse(TEXT)) is TicketId
     with pytest.raises(InvalidPublicId, match=r"it is of type SeatId \(expected tkt_ and 8 of 0-9 a-z\)"):
         TicketId.parse(str(SeatId()))
@@ -158,13 +151,16 @@ def test_parse_of_something_else(text: Any) -> None:
 
 
 def test_aliases() -> None:
-    """Ids with a former prefix stay valid as they are; new ones have the present prefix."""
+    """Ids with a former prefix stay valid as they are, and so do older forms; new ones have the present prefix."""
     body = PlatformId().removeprefix("platform_")
-
     for prefix in ("track", "gleis", "platform"):
         text = f"{prefix}_{body}"
         assert (PlatformId, text) == (type(PlatformId(text)), PlatformId(text))
         assert (PlatformId, text) == (type(TypedId.parse(text)), TypedId.parse(text))
+
+    class ReturnId(TypedId, format=NanoId(9, prefix="ret").accepting(NanoId(7, prefix="ret")), aliases=("back",)): ...
+
+    assert all(map(ReturnId.id_format.is_valid, ("ret_000000000", "ret_0000000", "back_000000000")))
 
 
 def test_aliases_of_numbers() -> None:
@@ -175,18 +171,6 @@ def test_aliases_of_numbers() -> None:
     old = RenamedId().replace("renamed", "formerly")
 
     assert RenamedId(old) == RenamedId.parse(old) == TypedId.parse(old) == old.replace("formerly", "renamed")
-
-
-def test_aliases_keep_the_older_forms() -> None:
-    """Older forms of a format are accepted beside the aliases."""
-
-    format = NanoId(9, prefix="ret").accepting(NanoId(7, prefix="ret"))
-
-    class ReturnId(TypedId, prefix="ret", format=format, aliases=("back",)): ...
-
-    valid = [ReturnId.id_format.is_valid(text) for text in ("ret_000000000", "ret_0000000", "back_000000000")]
-
-    assert valid == [True, True, True]
 
 
 # --- declarations that cannot work
@@ -220,19 +204,10 @@ def test_refused_declarations(arguments: dict[str, Any], message: str) -> None:
         type("WrongId", (TypedId,), {}, **arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"prefix": "tkt"}, "'tkt' of .*OtherId belongs to .*TicketId"),
-        ({"prefix": "gleis"}, "'gleis' of .*OtherId belongs to .*PlatformId"),
-        ({"prefix": "tKT"}, "'tKT' of .*OtherId differs only in case from 'tkt' of .*TicketId"),
-        ({"format": NanoId(prefix="seat_a", separator=".")}, "'seat_a' of .*OtherId cannot be told from 'seat' of"),
-    ],
-)
-def test_prefix_that_is_taken(arguments: dict[str, Any], message: str) -> None:
-    """A prefix has one owner, former and ambiguous ones included; the error names both."""
-    with pytest.raises(DuplicatePrefix, match=message):
-        type("OtherId", (TypedId,), {}, **arguments)
+def test_prefix_that_is_taken() -> None:
+    """A prefix has one owner, former ones included; the error names both."""
+    with pytest.raises(DuplicatePrefix, match=r"'gleis' of .*OtherId belongs to .*PlatformId"):
+        type("OtherId", (TypedId,), {}, prefix="gleis")  # type: ignore[call-overload]
 
 
 # --- the life of a type

@@ -117,7 +117,7 @@ class _RefAttribute(Declared, hybrid_property[Any]):
     def _in_values(self, cls: Any, value: object) -> NoReturn:
         name = self.__name__
         raise ConfigurationError(
-            f"{name} = {safe_repr(value)} cannot stand in values(): pass it as a row, session.execute(insert(Model), "
+            f"{name} = {safe_repr(value)} cannot be used in values(): pass it in a row, session.execute(insert(Model), "
             f"[{{{name!r}: ...}}]), or set the foreign key to the key that lookup.keys_of() returns"
         )
 
@@ -171,7 +171,7 @@ class _RefExpression(operators.ColumnOperators):
         ref, foreign_key = self._ref_and_foreign_key()
         _, key, public_id = _rows(ref)
         condition = public_id.in_(value) if op in _OF_SEVERAL else public_id == value
-        keys = select(key).where(condition).correlate(None)
+        keys = select(key).where(condition)
         if ref.source.mapper.local_table in cast("Mapper[Any]", inspect(self._owner).mapper).tables:
             # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
             (copied,) = keys.distinct().subquery().c

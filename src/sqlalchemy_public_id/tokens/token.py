@@ -70,9 +70,6 @@ class IssuedToken:
             f"{self!r} cannot be pickled or copied, because its secret text would stay there; pass on issued.digest"
         )
 
-    def __reduce__(self) -> NoReturn:
-        self.__getstate__()
-
 
 class Token:
     """One kind of token, such as for resetting passwords.

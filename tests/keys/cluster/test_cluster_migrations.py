@@ -325,8 +325,8 @@ def test_rows_from_before(parcels: Parcels) -> None:
 
     with pytest.raises(
         ConfigurationError,
-        match=r"op.set_cluster\('parcel'\): there are keys outside of cluster 10, such as 7, from before there were "
-        r"clusters, .*: other databases may have the same keys. Give .*keep_outside=True",
+        match=r"op.set_cluster\('parcel'\): there are keys outside of cluster 10, such as 7, from before the cluster "
+        r"was set, .*: other databases may have these keys, too. Renumber .*keep_outside=True",
     ):
         parcels.run(set_cluster, NAME, cluster=10)
     parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)

@@ -86,7 +86,7 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"by": "color"}, 'expected "hash"'),
-    ({"by": {"cus": "z"}}, "'z' for 'cus', which is no shard; expected one of 'a', 'b', 'c'"),
+    ({"by": {"cus": "z"}}, "'z' for 'cus', which is not a shard; expected one of 'a', 'b', 'c'"),
     ({"by": {"cus": "a", 10: "b"}}, 'expected "hash"'),
     (
         {"by": {1 << 15: "a"}},
@@ -98,11 +98,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"by": {"": "a"}}, "by is {'': 'a'}; expected"),
     ({"by": {TypedId: "a"}}, "TypedId'>: 'a'}; expected"),
     ({"by": {"shardbox": "a", ShardedBoxId: "b"}}, "by is {'shardbox': 'a', "),  # one prefix, two shards
-    ({"shards": {}}, "shards is {}, expected text → Engine or AsyncEngine, for one database or more"),
+    ({"shards": {}}, "shards is {}, expected a mapping of one name or more → Engine or AsyncEngine"),
     ({"shards": ["sqlite://"]}, "shards is ['sqlite://'], expected"),
     ({"shards": {"": ENGINE}}, "shards is {'': Engine("),
-    ({"shards": {"a": "sqlite://"}}, "shards is {'a': 'sqlite://'}, expected text → Engine or AsyncEngine"),
-    ({"place": "a"}, "place is 'a', expected a function of the object"),
+    ({"shards": {"a": "sqlite://"}}, "shards is {'a': 'sqlite://'}, expected a mapping of one name or more"),
+    ({"place": "a"}, "place is 'a', expected a function that takes an object"),
     ({"place": ShardedBoxId}, "expected a function of the object that returns a shard, or model → function"),
     ({"place": {"customer": str}}, "place is {'customer': <class 'str'>}, expected a function"),
 ]

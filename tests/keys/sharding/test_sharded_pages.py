@@ -46,7 +46,7 @@ def test_a_page_asks_each_shard_once(shards: Shards, router: ShardRouter, db: Sh
 
 def test_keys_without_a_common_order_cannot_be_paged(db: ShardedSession) -> None:
     """Databases sort texts each in their own way, so a page over several of them is refused."""
-    with pytest.raises(ConfigurationError, match="no integer"):
+    with pytest.raises(ConfigurationError, match="not an integer"):
         lookup.page(db, Word, limit=5)
 
 

@@ -259,7 +259,7 @@ def test_the_program_may_choose_the_shard(shards: Shards) -> None:
         db.add(account)
         assert shards.asked(db.flush)[0] == "c"
         db.add(Account(name="z"))
-        with pytest.raises(ConfigurationError, match="the place of Account is 'z', which is no shard"):
+        with pytest.raises(ConfigurationError, match="the place of Account is 'z', which is not a shard"):
             db.flush()
 
 
