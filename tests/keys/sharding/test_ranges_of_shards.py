@@ -103,12 +103,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"shards": {"": ENGINE}}, "shards is {'': Engine("),
     ({"shards": {"a": "sqlite://"}}, "shards is {'a': 'sqlite://'}, expected a mapping of one name or more"),
     ({"place": "a"}, "place is 'a', expected a function that takes an object"),
-    ({"place": ShardedBoxId}, "expected a function of the object that returns a shard, or model → function"),
+    ({"place": ShardedBoxId}, "a shard, or a mapping of model → function"),
     ({"place": {"customer": str}}, "place is {'customer': <class 'str'>}, expected a function"),
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), REFUSED)
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=[next(iter(options)) for options, _ in REFUSED])
 def test_refused(options: dict[str, Any], message: str) -> None:
     """A mistake in the rule, the shards or the place of new objects is told when the router is made."""
     with pytest.raises(ConfigurationError) as caught:
