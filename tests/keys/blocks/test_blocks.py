@@ -214,6 +214,24 @@ def test_table_at_the_first_lease(engine: Engine, allocators: Allocators) -> Non
     assert sorted(got) == [0, 10, 20, 30]
 
 
+@on("sqlite", "postgresql", "mariadb")  # who looks for a table keeps others from creating it on MySQL
+def test_table_that_another_process_creates(
+    engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators, listen: Callable[..., None]
+) -> None:
+    """If another process creates the table at the same moment, the lease uses that table."""
+    allocator, other = allocators(table="elsewhere", create=True), new_engine(engine.name, engine.url)
+
+    def create_first(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.strip().startswith("CREATE TABLE"):
+            allocator.table.create(other)
+
+    listen(engine, "before_cursor_execute", create_first)
+    got = allocator.next()
+    allocator.table.drop(engine)
+
+    assert got == 0
+
+
 def test_table_of_migrations(engine: Engine, allocators: Allocators) -> None:
     """The table that was copied into another metadata is the one that the allocator uses."""
     metadata = MetaData()
