@@ -124,6 +124,7 @@ def test_serial(parcels: Parcels) -> None:
     parcels.run(create_cluster_sequence, NAME)
     keys.append(parcels.add())
     parcels.run(drop_cluster_sequence, NAME)
+    parcels.run(drop_cluster_config)  # which nothing uses any more
 
     assert [*keys, parcels.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
 
