@@ -328,6 +328,8 @@ def test_async(async_engine: AsyncEngine) -> None:
         with pytest.raises(IdempotencyConflict) as caught:
             await async_once(session, Customer(public_id=ADA, name="Grace"))
         assert caught.value.differing == ("name",)
+        with pytest.raises(IdempotencyConflict, match="does not meet the condition"):
+            await async_once(session, Customer(public_id=ADA, name="Ada"), where=Customer.name == "Grace")
         line, created = await async_once(session, Line(public_id=A))
         assert (line.public_id, created) == (A, True)
         await session.rollback()

@@ -255,3 +255,16 @@ def test_interrupted_insert(db: Session, engine: Engine, error: type[BaseExcepti
     assert stored(engine) == []
     assert vars(order)["customer"] is ada
     assert insert_once(db, order) == (order, True)
+
+
+@on("mysql", "mariadb")
+def test_interrupted_turn(db: Session, engine: Engine, listen: Callable[..., None]) -> None:
+    """An error ends the turn of the call, also while the connection stays in use."""
+    locks: list[Any] = []
+    listen(engine, "before_cursor_execute", lambda _, cursor, statement, values, *rest: locks.append(values))
+    with pytest.raises(RuntimeError), interrupted(engine, 1, RuntimeError, only=("INSERT INTO",)):
+        insert_once(db, Order(public_id=A))
+    [lock] = {value for values in locks for value in values.values() if str(value).startswith("public_id_")}
+
+    with engine.connect() as other:
+        assert other.scalar(select(func.is_free_lock(lock))) == 1

@@ -282,6 +282,14 @@ def test_the_environment_does_not_tell(
     assert inspect(engine).get_table_names() == []
 
 
+def test_a_function_is_called_with_the_ddl(engine: Engine) -> None:
+    """A function that returns the cluster is called when tables are created, not when they are declared."""
+    metadata, *_ = models(cluster=lambda: 1 // 0)
+
+    with pytest.raises(ZeroDivisionError):
+        metadata.create_all(engine)
+
+
 @on(*SERVERS)
 def test_the_database_says_another_one(depots: Callable[..., Any], engine: Engine, session: Session) -> None:
     """A table of another cluster than that of the database is refused by the primary key, and not created."""
