@@ -115,7 +115,7 @@ OTHER: Rows = {
     "data": [([1, 2], [1]), ([], {}), ({"a": None}, {}), ({"a": "5"}, {"a": 5})],
     "photo": [(b"\xff\xd8", b"\x89PNG")],
     "packed": [(str(ID), str(ID).replace("6", "7"))],
-    "padded": [(b"\xff", b"\xfe")],
+    "padded": [(b"\xff", b"\xfe"), (b"\xff\x01", b"\xff\x02")],
     "flags": [(5, 6)],
     "stamp": [(MICROSECONDS, MICROSECONDS + timedelta(microseconds=1111))],
 }

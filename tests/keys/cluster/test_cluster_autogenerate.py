@@ -114,6 +114,15 @@ def test_another_cluster_or_guard(project: Project, key: dict[str, Any], next_ke
     assert add(project, metadata) == next_key
 
 
+def test_a_table_that_is_left_out(new_project: Callable[..., Project]) -> None:
+    """A table that ``include_object`` leaves out is left as it is."""
+    project = new_project()
+    project.configure(f"public_id_cluster=10, include_object=lambda object, name, *rest: name != '{NAME}',")
+    plain(project)
+
+    assert project.check(declared(cluster=10, enforce_range=True)) is None
+
+
 @on(*SERVERS)
 def test_to_a_function_and_back(project: Project) -> None:
     """A table changes its way there and back, and each time nothing more is found."""
