@@ -203,32 +203,6 @@ def test_engine_copies_and_options(engine: Engine) -> None:
             agree(session, flush(session, Tiny, numbers(10)) + flush_one_by_one(session, Tiny, numbers(5)))
 
 
-def test_session_bound_to_a_connection(engine: Engine) -> None:
-    """The usual test fixture: a session joined to an outer transaction that is rolled back."""
-    if engine.dialect.name == "sqlite":
-        transactions_by_the_book(engine)
-    with engine.connect() as connection:
-        outer = connection.begin()
-        with Session(connection, join_transaction_mode="create_savepoint") as session:
-            objects = flush(session, Tiny, numbers(30))
-            session.commit()
-            objects += flush(session, Tiny, numbers(1))
-            session.commit()
-            agree(session, objects)
-            flush(session, Tiny, numbers(1))
-            session.rollback()
-        outer.rollback()
-
-    with Session(engine) as session:
-        assert count(session, Tiny) == 0
-
-
-def transactions_by_the_book(engine: Engine) -> None:
-    """SQLAlchemy's recipe for savepoints with Python's sqlite3, which begins transactions too late by itself."""
-    event.listen(engine, "connect", lambda connection, record: setattr(connection, "isolation_level", None))
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-
-
 @on("postgresql", "mysql", "mariadb")
 def test_two_phase(engine: Engine) -> None:
     """Retries happen inside a two-phase transaction."""
@@ -272,19 +246,6 @@ def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -
     assert not list(own.dialect.dispatch.do_executemany)
     with Session(own) as session, pytest.raises(IntegrityError):  # a session does not guard it again
         session.execute(statement, numbers(2))
-
-
-def test_connection_handed_to_another_thread(engine: Engine) -> None:
-    """Threads share the compiled INSERT, and connections that go back to the pool, without traces of each other."""
-
-    def work() -> None:
-        with Session(engine) as session:
-            agree(session, flush(session, User, [{}] * 50))
-            session.commit()
-
-    with futures.ThreadPoolExecutor(1 if engine.name == "sqlite" else 6) as threads:
-        for done in [threads.submit(work) for _ in range(18)]:
-            done.result()
 
 
 @on("sqlite")
