@@ -132,3 +132,15 @@ def test_batches_before_an_error(session: Session, error: type[Exception], rows:
     session.commit()
 
     assert session.scalars(select(Item.number)).all() == [0]
+
+
+@on("postgresql")
+def test_row_that_fails_alone(session: Session) -> None:
+    """If one row of an INSERT fails whose other rows are stored, none stays, whatever the application does."""
+    table = Item.__table__
+    query: Any = insert(table).return_defaults(table.c.id, sort_by_parameter_order=True)
+    with testing.fixed_ids(Item, B, A, A, A, A), pytest.raises(PublicIdCollision):
+        session.connection().execute(query, numbers(2, first=1))
+    session.commit()
+
+    assert session.scalars(select(Item.number)).all() == [0]
