@@ -180,13 +180,15 @@ def test_several_writers(engine: Engine) -> None:
     assert len(rows) == 4 * 2 * 4
 
 
-@pytest.mark.parametrize("rows", [1, 30])
+@pytest.mark.parametrize("rows", [1, 28])
 def test_autocommit(new_engine: Callable[..., Engine], engine: Engine, rows: int) -> None:
     """Under AUTOCOMMIT there is no transaction to save, and no savepoint: only single statements are executed again."""
     auto = new_engine(engine.dialect.name, engine.url, isolation_level="AUTOCOMMIT")
     with Session(auto) as session:
         objects = flush(session, Tiny, numbers(rows))
         execute_values(session, Tiny, numbers(5, first=50))
+        with testing.fixed_ids(Tiny, objects[0].public_id):
+            objects += insert_in_bulk(session, Tiny, numbers(2, first=70))
         with testing.fixed_ids(Tiny, objects[0].public_id), pytest.raises(IntegrityError):
             session.execute(insert(Tiny.__table__), numbers(2, first=60))
 
@@ -319,6 +321,23 @@ def test_listener_that_passes_rows_of_its_own(session: Session, engine: Engine, 
 
     assert count(session, User) == 3
     assert all(parameters == before for parameters, before in passed)
+
+
+@on("sqlite")
+def test_savepoint_of_many_rows(new_engine: Callable[..., Engine], engine: Engine) -> None:
+    """A savepoint is around many rows, in a transaction as the program begins them, and is gone whatever happens."""
+    own = new_engine("sqlite", engine.url, connect_args={"isolation_level": "IMMEDIATE"})
+    guard.install(own)
+    sent: list[str] = []
+    with own.connect() as connection:
+        connection.connection.driver_connection.set_trace_callback(sent.append)  # type: ignore[union-attr]  # sqlite3's
+        with pytest.raises(IntegrityError):
+            connection.execute(insert(User.__table__), [{"email": "same"}] * 2)
+        connection.execute(insert(User.__table__), [{"email": "one"}, {"email": "two"}])
+
+    name = "SAVEPOINT sqlalchemy_public_id"
+    assert sent[0] == "BEGIN IMMEDIATE"
+    assert sent.count(name) == sent.count(f"RELEASE {name}") == 2
 
 
 @on("sqlite", "mysql", "mariadb")
