@@ -222,7 +222,7 @@ def test_ids_of_the_application(session: Session) -> None:
     session.commit()
     for ids in ([taken], [twice := NanoId().generate(), twice]):
         with pytest.raises(IntegrityError):
-            insert_in_bulk(session, Plain, [{"public_id": id} for id in ids] + [{}] * ROWS)
+            insert_in_bulk(session, Plain, [{"public_id": id} for id in (*ids, *NanoId().generate_many(ROWS))])
         session.rollback()
 
     assert session.scalar(select(func.count()).select_from(Plain)) == 1
