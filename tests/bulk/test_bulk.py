@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import JSON, Computed, Engine, MetaData, String, func, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError, PendingRollbackError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+from support.interrupt import interrupted
 from support.marks import fast_ways, on
 from support.members import A, B, Team, TeamId, Tiny, User
 from support.rows import agree, stored
@@ -99,6 +100,14 @@ def test_keys_that_do_not_lie_together(session: Session, database: str) -> None:
 
     agree(session, teams)
     assert names(session, Team).items() >= {team.id: team.name for team in teams}.items()
+
+
+def test_given_ids_are_kept(session: Session) -> None:
+    """Among made ids, those that the caller gave stay."""
+    users = insert_in_bulk(session, User, [{}, {"public_id": A}, {}])
+
+    assert users[1].public_id == A
+    agree(session, users)
 
 
 def test_objects_are_persistent_and_clean(session: Session) -> None:
@@ -219,6 +228,17 @@ def test_failure_requires_a_rollback(session: Session, rows: int, value: dict[st
 
     assert stored(session, User) == {}
     assert not any(user in session for user in users)
+
+
+@on("sqlite")
+def test_interrupt(session: Session, engine: Engine) -> None:
+    """After a KeyboardInterrupt the objects have no ids: another attempt makes other ones."""
+    users = [User(name=str(number)) for number in range(3)]
+    session.connection()
+    with interrupted(engine, 1, only=("INSERT",)), pytest.raises(KeyboardInterrupt):
+        bulk.insert(session, users)
+
+    assert not any("public_id" in vars(user) for user in users)
 
 
 def test_malformed_id_is_refused(session: Session) -> None:

@@ -181,7 +181,7 @@ async def awaited(count: int) -> None: ...
         ({"progress": 100}, TypeError, "progress is 100, expected a function"),
         ({"progress": awaited}, TypeError, r"asyncio\.bulk\.insert_many"),
     ],
-    ids=str,
+    ids=["zero", "text", "fraction", "boolean", "number", "async function"],
 )
 @on("sqlite")
 def test_options_that_are_refused(

@@ -54,6 +54,10 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
     example(InvalidPublicId, value="x\ud800", expected="12 of 0-9", reason="it has 2 characters", field="page"),
     example(PublicIdNotFound, value="abc", model="User", field="after"),
     example(InvalidCursor, value="abc~1234", model="User", field="after", reason="it is of another order"),
+    (
+        InvalidCursor("abc", model="User", field="after"),
+        {"value": "abc", "model": "User", "field": "after", "reason": "no User has this public id"},
+    ),
     example(ReferenceNotReadable, field="Order.user_public_id", model="User", key=7),
     example(IdempotencyConflict, public_id="abc", model="User", differing=("name", "age")),
     example(ClockMovedBack, behind=2.5, tolerance=1.0),
@@ -210,7 +214,8 @@ def test_long_input_is_cut_when_a_stored_id_would_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "words"), [(36, "its 36 possible"), (36**12, "about 10**18"), (36**255, "about 10**396")]
+    ("capacity", "words"),
+    [(36, "its 36 possible"), (10**9, "about 10**9"), (36**12, "about 10**18"), (36**255, "about 10**396")],
 )
 def test_collision_names_the_size_of_the_space(capacity: int, words: str) -> None:
     """The message tells the size of the space, however large it is, and what else the cause may be."""
@@ -219,3 +224,29 @@ def test_collision_names_the_size_of_the_space(capacity: int, words: str) -> Non
     assert "User.slug: no free public id in 9 attempts with NanoId(length=1)" in str(error)
     assert words in str(error)
     assert "or its generator is not random" in str(error)
+
+
+LOCK = {"step": "begin", "table": "user", "attempts": 3, "timeout": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (IdempotencyConflict("abc", model="User", differing=("name", "age")), "exists with a different name, age;"),
+        (IdempotencyConflict("abc", model="User"), "exists, but does not meet the condition;"),
+        (LockNotAvailable(**LOCK), "user: could not begin: no lock within 1.5 s in 3 attempts"),
+        (LockNotAvailable(**LOCK, holder=42), "still running after 1.5 s; wait for it, or end its connection 42"),
+    ],
+    ids=["other values", "another owner", "lock", "migration"],
+)
+def test_message_tells_the_case(error: PublicIdError, words: str) -> None:
+    """An error that has several causes names the one that it has."""
+    assert words in str(error)
+
+
+def test_missing_module() -> None:
+    """A module that cannot be imported is told with the extra that brings it."""
+    with pytest.raises(MissingExtra, match=re.escape(MISSING)) as raised, errors.require("click", extra="cli"):
+        raise ModuleNotFoundError
+
+    assert raised.value.extra == "cli"

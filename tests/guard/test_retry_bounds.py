@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.marks import on
 from support.members import A, B, C, D
+from support.shapes import new_base
 from support.ways import Way, each_way, execute, execute_core, execute_values, flush, insert_in_bulk, numbers
 
 from sqlalchemy_public_id import PublicIdCollision, bigint_key, public_id_column, testing
@@ -79,6 +80,24 @@ def test_rows_of_one_flush(session: Session, write: Way) -> None:
         assert outcome(session, write, 2) == ([A, B, D], None)
 
 
+@on("sqlite")
+def test_two_ids_of_a_row(session: Session) -> None:
+    """Each of the public ids of a row has retries of its own."""
+
+    class Pair(new_base()):
+        __tablename__ = "pair"
+        id: Mapped[int] = bigint_key()
+        first: Mapped[str] = public_id_column(max_retries=1)
+        second: Mapped[str] = public_id_column(max_retries=1)
+
+    Pair.metadata.create_all(session.connection())
+    with testing.fixed_ids(Pair, A, A, B, attribute="first"), testing.fixed_ids(Pair, A, A, B, attribute="second"):
+        pairs = [flush(session, Pair, [{}])[0] for _ in range(2)]
+
+    assert [(pair.first, pair.second) for pair in pairs] == [(A, A), (B, B)]
+    session.rollback()
+
+
 @on("postgresql")
 @pytest.mark.parametrize("error", [PublicIdCollision, IntegrityError])
 def test_transaction_continues(session: Session, error: type[Exception]) -> None:
@@ -110,6 +129,18 @@ def test_batches_before_an_error(session: Session, error: type[Exception], rows:
     ids = [B, C, *([D] * (rows - 3)), *([A] * 4 if error is PublicIdCollision else [])]
     with testing.fixed_ids(Item, *ids), pytest.raises(error):
         session.connection(execution_options={"insertmanyvalues_page_size": 2}).execute(query, values)
+    session.commit()
+
+    assert session.scalars(select(Item.number)).all() == [0]
+
+
+@on("postgresql")
+def test_row_that_fails_alone(session: Session) -> None:
+    """If one row of an INSERT fails whose other rows are stored, none stays, whatever the application does."""
+    table = Item.__table__
+    query: Any = insert(table).return_defaults(table.c.id, sort_by_parameter_order=True)
+    with testing.fixed_ids(Item, B, A, A, A, A), pytest.raises(PublicIdCollision):
+        session.connection().execute(query, numbers(2, first=1))
     session.commit()
 
     assert session.scalars(select(Item.number)).all() == [0]

@@ -146,8 +146,8 @@ def test_triggers_of_a_partition(engine: Engine, session: Session) -> None:
         store(session)
         collide(session, flush_one)
         assert len(journaled(session)) == 1
-        session.rollback()
     finally:
+        session.rollback()
         with engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE item")
             connection.exec_driver_sql("DROP FUNCTION note_item_0()")
@@ -165,8 +165,8 @@ def test_trigger_that_stores_the_row_elsewhere(engine: Engine, session: Session,
         # with keys of the program, because a trigger that returns NULL returns no key
         write(session, Item, [{"id": number, "number": number} for number in range(rows)])
         assert list(session.scalars(text("SELECT number FROM item ORDER BY number"))) == list(range(rows))
-        session.rollback()
     finally:
+        session.rollback()
         with engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE item_2026")
 
@@ -205,26 +205,26 @@ def test_role_that_may_not_read_the_catalog(
 
 @on("postgresql")
 def test_triggers_of_the_table_that_is_written(engine: Engine, session: Session) -> None:
-    """The triggers are those of the table in the schema that the statement goes to."""
+    """The triggers are those of the table in the schema that the statement goes to, and not of its namesake."""
     name = f"public_id_other_{os.getpid()}"
     there = engine.execution_options(schema_translate_map={None: name})
     with engine.begin() as connection:
         connection.exec_driver_sql(f'CREATE SCHEMA "{name}"')
-        make_trigger(connection)
     try:
         Base.metadata.create_all(there)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f'SET LOCAL search_path = "{name}"')
+            make_trigger(connection)
+        store(session)
+        collide(session, flush_one)
+        session.rollback()
         with Session(there) as other:
             store(other)
             collide(other, flush_one)
-            other.rollback()
-        store(session)
-        collide(session, flush_one)
-        assert len(journaled(session)) == 1
-        session.rollback()
+            assert len(journaled(other)) == 1
     finally:
-        Base.metadata.drop_all(there)
         with engine.begin() as connection:
-            connection.exec_driver_sql(f'DROP SCHEMA "{name}"')
+            connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
 
 
 # --- triggers that write to a table with an index of its own, and those that change ids

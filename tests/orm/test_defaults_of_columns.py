@@ -24,6 +24,7 @@ from sqlalchemy_public_id import (
     TypedId,
     Uuid7,
     bigint_key,
+    lookup,
     public_id_column,
     testing,
 )
@@ -169,12 +170,13 @@ def test_public_id_that_is_added_late(session: Session, statements: Statements) 
 
     session.execute(text("CREATE TABLE note (id INTEGER PRIMARY KEY, name TEXT, public_id TEXT UNIQUE)"))
     [before] = flush(session, Note, [{"name": "before"}])
-    Note.public_id = public_id_column(NanoId())  # type: ignore[attr-defined]  # no annotation declares it
+    Note.public_id = public_id_column(NanoId(prefix="late_note"))  # type: ignore[attr-defined]  # no annotation declares it
     assert before.public_id is None  # that of a stored row is not made up
     statements.clear()
     notes = flush(session, Note, [{"name": str(number)} for number in range(3)])
     assert len(statements) == 1
     agree(session, notes)
+    assert lookup.resolve(session, notes[0].public_id) is notes[0]
 
     session.expire(notes[0])
     notes[0].public_id = notes[1].public_id

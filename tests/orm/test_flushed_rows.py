@@ -288,11 +288,12 @@ def test_collisions_among_many_rows(new_engine: Callable[..., Engine], engine: E
 
 
 @on("postgresql")
-def test_statement_that_a_listener_changes(engine: Engine, session: Session) -> None:
-    """A listener may add a comment to the statement, and copy its parameters."""
+@pytest.mark.parametrize("form", ["{} -- app", "/* app RETURNING rows */ {}"])
+def test_statement_that_a_listener_changes(engine: Engine, session: Session, form: str) -> None:
+    """A listener may add a comment to the statement, whatever it says, and copy its parameters."""
 
     def comment(*args: Any) -> tuple[str, Any]:
-        return f"{args[2]} /* app */", dict(args[3]) if isinstance(args[3], dict) else args[3]
+        return form.format(args[2]), dict(args[3]) if isinstance(args[3], dict) else args[3]
 
     event.listen(engine, "before_cursor_execute", comment, retval=True)
     try:

@@ -113,6 +113,19 @@ def test_abstract_concrete_base(session: Session) -> None:
     assert lookup.get_many(session, Employee, ids) == dict(zip(ids, staff, strict=True))
 
 
+def test_id_of_a_concrete_table(session: Session) -> None:
+    """An id that is assigned while it is not loaded is compared with that of the row in the table of its class."""
+    Base.metadata.create_all(session.get_bind())
+    staff = flush(session, Manager, [{"id": 1}]) + flush(session, Engineer, [{"id": 1}])
+    ids = [each.public_id for each in staff]
+    session.commit()
+    for each, public_id in zip(staff, ids, strict=True):
+        each.public_id = public_id
+        session.flush()
+
+    assert [each.public_id for each in staff] == ids
+
+
 # --- copied tables
 
 
@@ -127,13 +140,17 @@ HISTORY.c.id.autoincrement = False
 HISTORY.indexes.clear()
 
 
-class UserHistory(Base):
-    """What a row was before."""
+class UserHistory(PublicIdMixin):
+    """What a row was before. It has the mixin of the model, as in SQLAlchemy's example of versioned objects."""
 
-    __table__ = HISTORY
+    __init__ = Base.__init__
 
+
+Base.registry.map_imperatively(UserHistory, HISTORY)
 
 COPY = User.__table__.to_metadata(Base.metadata, name="user_elsewhere")  # type: ignore[attr-defined]
+COPY.indexes.clear()
+COPY.append_constraint(UniqueConstraint("public_id"))
 
 
 class UserElsewhere(Base):

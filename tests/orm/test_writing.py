@@ -180,7 +180,7 @@ def test_foreign_key_to_a_public_id(session: Session) -> None:
 
     class Pet(PublicIdMixin, Own):
         __tablename__ = "pet"
-        owner_public_id: Mapped[str | None] = mapped_column(ForeignKey("owner.public_id"))
+        owner_public_id: Mapped[str | None] = mapped_column(ForeignKey("owner.public_id"), default=lambda: None)
 
     Own.metadata.create_all(session.connection())
     [owner] = flush(session, Owner, [{}])
