@@ -28,10 +28,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1]))  # the proxy of the benchmarks
 
 from support import servers
-from support.fixtures import listen, members, new_people, new_project, parcels, restless, send, table
+from support.fixtures import listen, members, new_people, new_project, parcels, project, restless, send, table
+from support.invoices import new_invoices
 from support.resident_tables import ResidentTables
 
-__all__ = ["listen", "members", "new_people", "new_project", "parcels", "restless", "send", "table"]
+__all__ = [
+    "listen",
+    "members",
+    "new_invoices",
+    "new_people",
+    "new_project",
+    "parcels",
+    "project",
+    "restless",
+    "send",
+    "table",
+]
 
 _FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}
 """Folder of tests → the mark of all tests in it."""

@@ -8,7 +8,7 @@
     │   └── InvalidCursor                 a page cannot begin at a cursor
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
-    ├── IdempotencyConflict                  a repeated insert differs from the row that has its public id
+    ├── IdempotencyConflict               a repeated insert differs from the row that has its public id
     ├── ImmutablePublicId                 the public id of a stored row would change
     ├── ConfigurationError                a declaration that cannot work
     │   ├── DuplicatePrefix               two owners of one prefix, or of two ambiguous ones

@@ -174,6 +174,7 @@ def test_worse_is_replaced(table: People, defect: str) -> None:
 
     state = table.state()
     assert (state.complete, state.unique and state.unique.name) == (True, "uq_person_public_id")
+    assert "of_another_name" in {index.name for index in state.indexes}  # it is not ours
     assert "op." not in written(autogenerate(table.engine, metadata))
 
 

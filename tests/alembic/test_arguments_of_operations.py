@@ -1,73 +1,56 @@
-"""Arguments of the operations of Alembic in the place of another one."""
+"""Arguments of the operations of Alembic that cannot be used: the error says so before anything is sent."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from sqlalchemy import Engine, inspect, text
-from support.marks import on
 
-import sqlalchemy_public_id.alembic  # noqa: F401  registers the operations
-from sqlalchemy_public_id import NanoId, PublicIdError, audit, backfill
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id.alembic import AddPublicIdOp, ExpandPublicIdOp, PublicIdOp
 
-WRONG: list[dict[str, Any]] = [
-    {"comment": NanoId()},
-    {"wait_while": 5},
-    {"online": "no"},
-    {"dry_run": "false"},
-    {"allow_lock": "false"},
-    {"lock_timeout": "1s"},
-    {"attempts": 1.5},
-    {"batch_seconds": "1"},
+TIMES = "expected times above 0 and at least one attempt"
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"comment": NanoId()}, "comment is NanoId(), expected text; write format=NanoId()"),
+    ({"schema": 5}, "schema is 5, expected a name"),
+    ({"wait_while": 5}, "wait_while is 5, expected a function"),
+    ({"online": "no"}, "online is 'no', expected True or False"),
+    ({"dry_run": "false"}, "dry_run is 'false', expected True or False"),
+    ({"allow_lock": "false"}, "allow_lock is 'false', expected True or False"),
+    ({"server_default": True}, "server_default is True, expected one of 'keep', 'drop', 'none'"),
+    ({"keeps": "index"}, "keeps is 'index', expected one of 'unique', 'not null', 'all'"),
+    ({"update_triggers": "ignore"}, "update_triggers is 'ignore', expected one of 'refuse'"),
+    ({"on_duplicate": "ignore"}, "on_duplicate is 'ignore', expected one of 'refuse'"),
+    ({"on_invalid": "ignore"}, "on_invalid is 'ignore', expected one of 'refuse'"),
+    ({"attempts": 0}, TIMES),
+    ({"attempts": 1.5}, TIMES),
+    ({"lock_timeout": 0}, TIMES),
+    ({"lock_timeout": "1s"}, TIMES),
+    ({"index_timeout": -1}, TIMES),
+    ({"batch_seconds": 0}, "batch_seconds=0, pause=0.1 cannot work"),
+    ({"batch_seconds": "1"}, "batch_seconds='1', pause=0.1 cannot work"),
+    ({"pause": -1}, "batch_seconds=0.5, pause=-1 cannot work"),
 ]
 
 
-@pytest.mark.parametrize("operation", ["add_public_id", "expand_public_id"])
-@on("sqlite")
-def test_format_in_the_place_of_the_column(engine: Engine, operation: str) -> None:
-    """A format in the place of the name of the column is refused, and the table stays as it is."""
-    with engine.connect() as connection:
-        connection.execute(text("CREATE TABLE invoice (id INTEGER PRIMARY KEY)"))
-        connection.execute(text("INSERT INTO invoice VALUES (1)"))
-        connection.commit()
-        context = MigrationContext.configure(connection)
-        with suppress(TypeError, PublicIdError), Operations.context(context) as operations:
-            getattr(operations, operation)("invoice", NanoId(length=10))
+@pytest.mark.parametrize(("options", "error"), WRONG, ids=[str(options) for options, _ in WRONG])
+def test_option_that_cannot_work(options: dict[str, Any], error: str) -> None:
+    """An option of another type, or whose value cannot work, is named with what is expected."""
+    with pytest.raises(ConfigurationError) as caught:
+        AddPublicIdOp("invoice", **options)
 
-        assert [column["name"] for column in inspect(connection).get_columns("invoice")] == ["id"]
+    assert error in str(caught.value)
+    assert repr(next(iter(options.values()))) in str(caught.value)
 
 
-@pytest.mark.parametrize("options", WRONG, ids=lambda options: next(iter(options)))
-@on("sqlite")
-def test_option_of_another_type(engine: Engine, options: dict[str, Any]) -> None:
-    """An option of another type is an error that names it, and nothing is sent."""
-    [(name, value)] = options.items()
-    with engine.connect() as connection:
-        connection.execute(text("CREATE TABLE invoice (id INTEGER PRIMARY KEY)"))
-        connection.execute(text("INSERT INTO invoice VALUES (1)"))
-        connection.commit()
-        context = MigrationContext.configure(connection)
-        with pytest.raises(ConfigurationError) as caught, Operations.context(context) as op:
-            op.add_public_id("invoice", **options)  # type: ignore[attr-defined]
-
-        assert name in str(caught.value)
-        assert repr(value) in str(caught.value)
-        assert [column["name"] for column in inspect(connection).get_columns("invoice")] == ["id"]
+@pytest.mark.parametrize("operation", [AddPublicIdOp, ExpandPublicIdOp])
+def test_format_in_the_place_of_the_column(operation: type[PublicIdOp]) -> None:
+    """A format in the place of the name of the column is refused."""
+    with pytest.raises(ConfigurationError, match=r"column is NanoId\(length=10\), expected a name; write format="):
+        operation("invoice", NanoId(length=10))  # type: ignore[arg-type]
 
 
-@on("sqlite")
-def test_arguments_of_an_audit(engine: Engine) -> None:
-    """An audit refuses a format in the place of the column, and an expression in the place of a format."""
-    with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE invoice (id INTEGER PRIMARY KEY)"))
-    wrong: Any
-    for wrong in ({"column": NanoId()}, {"formats": {"invoice": "NanoId()"}}):
-        with pytest.raises(ConfigurationError, match=r"NanoId\(\)"):
-            audit.run(engine, **wrong)
-    with pytest.raises(ConfigurationError, match="pause='x'"):
-        backfill.run(engine, "invoice", pause="x")  # type: ignore[arg-type]
+def test_option_that_is_unknown() -> None:
+    """An option that is misspelt is an error that has those that there are."""
+    with pytest.raises(TypeError, match=r"add_public_id\(\) takes no formt; it takes format, schema"):
+        AddPublicIdOp("invoice", formt=NanoId())  # type: ignore[call-arg]

@@ -9,7 +9,6 @@ import alembic
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.schema import FetchedValue
 from support.marks import on
@@ -41,10 +40,6 @@ def with_city(metadata: MetaData) -> MetaData:
     return metadata
 
 
-def history(project: Project) -> list[str]:
-    return [str(script.doc) for script in ScriptDirectory.from_config(project.config).walk_revisions()][::-1]
-
-
 def columns(project: Project) -> list[str]:
     project.engine.dispose()
     return [column["name"] for column in inspect(project.engine).get_columns("customer")]
@@ -57,7 +52,7 @@ def test_two_revisions(project: Project) -> None:
     """Autogenerate writes the operations that commit into a revision of their own, after all other changes."""
     project.migrate(with_city(shop()), "ids and cities")
 
-    assert history(project) == ["shop", "ids and cities", "ids and cities: public ids"]
+    assert project.history() == ["shop", "ids and cities", "ids and cities: public ids"]
     assert project.check(with_city(shop())) is None
     project.downgrade()
     assert "public_id" not in columns(project)
@@ -94,7 +89,7 @@ def test_what_depends_on_the_column_comes_last(project: Project) -> None:
     Table("visit", metadata, Column("id", Integer, primary_key=True), Column("of", ForeignKey(customer.c.public_id)))
     written = project.migrate(metadata, "more")
 
-    assert history(project)[1:] == ["more", "more: public ids", "more: after public ids"]
+    assert project.history()[1:] == ["more", "more: public ids", "more: after public ids"]
     assert project.check(metadata) is None
     assert written.index("add_public_id") < written.index("ix_customer_city_and_id")
     project.downgrade("-3")
@@ -110,7 +105,7 @@ def test_created_table(new_project: Callable[..., Project], template: str) -> No
     metadata = with_city(shop(server_default=FetchedValue()))
     written = project.migrate(metadata)
 
-    assert history(project) == ["next"]
+    assert project.history() == ["next"]
     assert any("expand_public_id" in line and "online=False" in line for line in upgrade_of(written))
     if project.engine.name != "sqlite":  # its default comes with the copy of the table
         project.execute("INSERT INTO customer (name) VALUES ('Ada')")
@@ -127,7 +122,7 @@ def test_own_directives_come_first(new_project: Callable[..., Project]) -> None:
     project.revision(with_city(shop()), "both")
 
     assert project.config.attributes["seen"] == 1
-    assert history(project) == ["shop", "both", "both: public ids"]
+    assert project.history() == ["shop", "both", "both: public ids"]
 
 
 # --- revisions by hand

@@ -81,25 +81,6 @@ def test_autogenerate(project: Project, convention: str) -> None:
     assert project.check(models(CONVENTIONS[convention])) is None
 
 
-@pytest.mark.parametrize("convention", ["own", "long"])
-def test_three_phases(project: Project, convention: str) -> None:
-    """Each phase, and its way back, finds the index under the name of the models."""
-    project.config.attributes["metadata"] = models(CONVENTIONS[convention])
-    project.write("op.expand_public_id('guest')", "op.drop_public_id('guest')")
-    project.upgrade()
-    project.write("op.backfill_public_id('guest')")
-    project.upgrade()
-    project.write("op.contract_public_id('guest')", "op.loosen_public_id('guest')")
-    project.upgrade()
-
-    assert project.check(models(CONVENTIONS[convention])) is None
-    project.downgrade()
-    assert unique_names(project.engine) == []
-    project.upgrade()
-    assert project.check(models(CONVENTIONS[convention])) is None
-    project.downgrade("base")
-
-
 def test_table_that_the_models_have_no_more(project: Project) -> None:
     """A table or column that has left the models is named by the convention, as when it was there."""
     project.config.attributes["metadata"] = models(OWN, has_id=False)
@@ -143,9 +124,22 @@ def test_without_models(project: Project) -> None:
 
 
 def test_several_models(project: Project) -> None:
-    """Of several MetaData, the one that has the table names its index."""
+    """Of several MetaData, the one that has the table names its index; if none has it, no convention does."""
     project.config.attributes["metadata"] = [MetaData(), models(OWN)]
-    project.write("op.add_public_id('guest')")
+    project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
+    project.upgrade()
+    assert unique_names(project.engine) == [NAMES["own"]]
+
+    project.downgrade()
+    project.config.attributes["metadata"] = [MetaData(naming_convention=OWN), MetaData()]
+    project.upgrade()
+    assert unique_names(project.engine) == ["uq_guest_public_id"]
+
+
+def test_name_of_the_operation(project: Project) -> None:
+    """An operation that names the index itself counts more than the models."""
+    project.config.attributes["metadata"] = models(OWN)
+    project.write("op.add_public_id('guest', unique_name='called_by_hand')")
     project.upgrade()
 
-    assert unique_names(project.engine) == [NAMES["own"]]
+    assert unique_names(project.engine) == ["called_by_hand"]

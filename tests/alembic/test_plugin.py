@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from importlib.metadata import entry_points
 
 import pytest
@@ -13,7 +12,7 @@ from alembic.runtime.plugins import Plugin
 from alembic.util import PriorityDispatcher
 from support.marks import on
 from support.projects import Project, upgrade_of
-from support.shops import old_shop, shop
+from support.shops import shop
 
 from sqlalchemy_public_id.alembic.compare import PLUGIN as NAME
 from sqlalchemy_public_id.alembic.compare import register
@@ -34,14 +33,6 @@ FIRST = [
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
-
-
-@pytest.fixture
-def project(new_project: Callable[..., Project]) -> Project:
-    """A project whose shop knows its customers by their keys."""
-    made = new_project()
-    made.migrate(old_shop(), "shop")
-    return made
 
 
 def test_entry_point() -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from alembic.autogenerate import render_python_code
 from alembic.operations.ops import ModifyTableOps, UpgradeOps
-from sqlalchemy import Column, Integer, Table
+from sqlalchemy import Column, Integer, MetaData, Table
 from support.marks import on
 from support.projects import Project, downgrade_of, upgrade_of
 from support.shops import new_shop, old_shop, shop
 
-from sqlalchemy_public_id import ConfigurationError, NanoId
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdType
 from sqlalchemy_public_id.alembic import (
     AddPublicIdOp,
     BackfillPublicIdOp,
@@ -56,14 +56,6 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"lock_timeout": 0.5, "attempts": 3}, ", lock_timeout=0.5, attempts=3"),
     ({"index_timeout": 60, "batch_seconds": 2, "pause": 0}, ", index_timeout=60, batch_seconds=2, pause=0"),
 ]
-
-
-@pytest.fixture
-def project(new_project: Callable[..., Project]) -> Project:
-    """A project whose shop knows its customers by their keys."""
-    made = new_project()
-    made.migrate(old_shop(), "shop")
-    return made
 
 
 def written(*ops: PublicIdOp, **options: Any) -> str:
@@ -202,6 +194,21 @@ def test_render_item_of_the_user(new_project: Callable[..., Project]) -> None:
     text = project.revision(new_shop())
 
     assert "sa.Column('public_id', sa.String(99), nullable=False)" in text
+
+
+@on("sqlite")
+def test_type_of_the_user(new_project: Callable[..., Project]) -> None:
+    """A type that a project has derived from ours is none of ours: its ``render_item`` writes it."""
+
+    class OwnType(PublicIdType):
+        cache_ok = True
+
+    metadata = MetaData()
+    Table("entry", metadata, Column("id", Integer, primary_key=True), Column("code", OwnType(NanoId())))
+    project = new_project()
+    project.configure('public_id_render="type",')
+
+    assert "sqlalchemy_public_id.PublicIdType(" not in project.revision(metadata)
 
 
 def test_batches_there_and_back(project: Project) -> None:

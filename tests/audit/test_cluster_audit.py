@@ -132,7 +132,7 @@ def test_ranges(engine: Engine, add: Callable[..., None]) -> None:
 
     assert [finding.problem for finding in report.findings] == ["key-range-nearly-full", "keys-outside"]
     assert report.findings[0].message.startswith("the keys of the range 1001 to 1100 are 95% used up")
-    assert "such as 5, from before there were clusters, after a TRUNCATE, or of a merge" in report.findings[1].message
+    assert "such as 5, from before the cluster was set, after a TRUNCATE, or from a merge" in report.findings[1].message
 
 
 @on("postgresql")
@@ -201,7 +201,7 @@ def test_what_is_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
     """A number that is none, and a table that is not there, are refused."""
     add()
 
-    with pytest.raises(ConfigurationError, match=r"clusters\['depot'\]: 32768 is no number of a cluster"):
+    with pytest.raises(ConfigurationError, match=r"clusters\['depot'\]: 32768 is not a cluster number"):
         audit.run(engine, clusters={"depot": 32768})
     with pytest.raises(ConfigurationError, match="there is no table 'depto'"):
         audit.run(engine, clusters={"depto": 1})
@@ -230,7 +230,7 @@ def test_command(engine: Engine, add: Callable[..., None], cluster: str) -> None
         ("depot", "names no table and cluster; write TABLE=CLUSTER"),
         ("=10", "names no table and cluster"),
         ("depot=ten", "names no table and cluster"),
-        ("depot=32768", "32768 is no number of a cluster"),
+        ("depot=32768", "32768 is not a cluster number"),
         ("depot=9-8", "there are no keys from 9 up to 9"),
         ("nosuch=10", "there is no table 'nosuch'"),
     ],

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 from support.command import run
 from support.marks import on
 from support.people import People
@@ -112,7 +112,8 @@ def test_locked_table(people: People) -> None:
         locked = run("expand", "person", "--attempts", "1", "--lock-timeout", "0.2")
 
     assert locked.exit_code == REFUSED
-    assert "no lock within" in locked.stderr
+    assert "could not add the column: no lock within 0.2 s in 1 attempts; find the transaction" in locked.stderr
+    assert people.columns() == ["id", "name"]
 
 
 def test_dry_run(people: People) -> None:
@@ -129,16 +130,6 @@ def test_dry_run(people: People) -> None:
     assert "obstacle: " in obstacle.stdout
     people.add()
     assert "drop: drop the column" in run("drop", "person", "--dry-run").stdout
-
-
-@on(*SERVERS)
-def test_collation(people: People) -> None:
-    """``--collation bytes`` changes the collation of a column that exists, which otherwise stays."""
-    people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
-    changed = {"postgresql": 'COLLATE "C"'}.get(people.engine.name, "ascii_bin")
-
-    assert changed in run("plan", "person", "--collation", "bytes").stdout
-    assert changed not in run("plan", "person").stdout
 
 
 def test_drop_asks(people: People) -> None:
@@ -174,6 +165,22 @@ def test_pause_file(people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.stderr.startswith(f"waiting: the file {pause} exists\ncontinuing\nperson: ")
     assert result.stderr.count("waiting") == 1
     assert None not in people.ids()
+
+
+@on("sqlite")
+def test_max_lag(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--max-lag`` is how far the replica may be behind."""
+    asked: list[tuple[float, str]] = []
+
+    def lag(wait: MaxLag, connection: Connection) -> float:
+        asked.append((wait.seconds, str(wait.replica.url)))
+        return 2.0
+
+    monkeypatch.setattr(MaxLag, "lag", lag)
+    people.run("expand_public_id")
+
+    assert run("backfill", "person", "--replica", url, "--max-lag", "3").exit_code == DONE
+    assert {*asked} == {(3.0, url)}
 
 
 @on(*SERVERS)
@@ -302,7 +309,7 @@ def test_all_tables_of_models(many: dict[str, People]) -> None:
 def test_error_of_one_table(many: dict[str, People]) -> None:
     """A table that cannot be changed does not stop the others; the same command continues when it can."""
     many["many_2"].execute("CREATE INDEX uq_many_2_public_id ON many_2 (name)")
-    result = run("add", *OF_MODELS)
+    result = run("add", *OF_MODELS, "--jobs", 2)
 
     assert result.exit_code == REFUSED
     assert "many_2.public_id: 1 obstacle" in result.stderr
@@ -310,7 +317,7 @@ def test_error_of_one_table(many: dict[str, People]) -> None:
     assert many["many_2"].columns() == ["id", "name"]
     on_table = " ON many_2" if many["many_2"].engine.name in ("mysql", "mariadb") else ""
     many["many_2"].execute(f"DROP INDEX uq_many_2_public_id{on_table}")
-    again = run("add", *OF_MODELS, "--jobs", 2)
+    again = run("add", *OF_MODELS)
     assert again.exit_code == DONE
     assert "many_5" not in again.stderr
     assert _is_complete(many["many_2"])
@@ -344,9 +351,11 @@ def test_plan_of_a_schema(many: dict[str, People]) -> None:
     assert "many_4.public_id: " in result.stdout
     assert "tables, " in result.stderr
     assert "other.public_id" not in run("plan", *OF_MODELS).stdout
+    if many["other"].engine.name == "sqlite":
+        assert "many" not in run("plan", "--all", "--schema", "temp").stdout
 
 
-@on("postgresql")
+@on("sqlite")
 def test_plan_of_a_table_that_cannot_be_read(many: dict[str, People]) -> None:
     """A table that cannot be examined is one more line, and the others are examined."""
     result = run("plan", "many_0", "gone", "many_1", "--output", "table")

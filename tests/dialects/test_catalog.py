@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table
-from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 from support import servers
 
@@ -33,12 +32,14 @@ def read(connection: Connection) -> State:
 
 def test_every_driver_reads_the_same(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> None:
     """The state of a column is that which the synchronous driver reads: asyncpg has bytes for "char"."""
+    database = async_engine.url.get_backend_name()
+    driver = servers.SYNC[database].replace("sqlite", "pysqlite")
+    engine = new_engine(database, url=async_engine.url.set(drivername=f"{database}+{driver}"))
 
     async def read_awaited() -> State:
         async with async_engine.connect() as connection:
             return await connection.run_sync(read)
 
-    engine = new_engine(async_engine.dialect.name, url=synchronous(async_engine.url))
     metadata.create_all(engine)
     try:
         with engine.connect() as connection:
@@ -47,10 +48,3 @@ def test_every_driver_reads_the_same(async_engine: AsyncEngine, new_engine: Call
         assert expected == asyncio.run(read_awaited())
     finally:
         metadata.drop_all(engine)
-
-
-def synchronous(url: URL) -> URL:
-    """Return *url* with the synchronous driver of its database."""
-    database = url.get_backend_name()
-    driver = servers.SYNC[database]
-    return url.set(drivername=database if driver == "sqlite" else f"{database}+{driver}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 from sqlalchemy.dialects import mysql
@@ -220,15 +219,6 @@ def test_another_error_is_no_violation() -> None:
     """A foreign key that points nowhere is none, whatever its detail looks like."""
     assert PostgreSQL().violation(OfPsycopg("23503", "Key (user_id)=(7) is not present.")) is None
     assert MySQL().violation(of_mysql(1452, "a foreign key constraint fails")) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [("a1b2c3", "a1b2c3"), (UUID(int=11), f"{UUID(int=11)}"), (b"\x00\xff", r"\x00ff"), (-7, "-7")],
-)
-def test_values_as_postgresql_writes_them(value: object, written: str) -> None:
-    """What is stored is compared with the entry as the server shows it."""
-    assert PostgreSQL().format_in_error(value) == written
 
 
 # --- missing rights

@@ -19,11 +19,12 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
+from support import ways
 from support.marks import on
 from support.rows import agree
 
 from conftest import url_of
-from sqlalchemy_public_id import PublicIdMixin, bulk, guard, testing
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, guard, testing
 
 A = "a" * 12
 
@@ -41,19 +42,13 @@ class User(PublicIdMixin, Base):
     name: Mapped[str | None] = mapped_column(String(9))
 
 
-WAYS: dict[str, Callable[[Session], object]] = {
-    "flush_one": lambda session: (session.add(User(name="new")), session.flush()),
-    "flush_three": lambda session: (session.add_all([User(name="new") for _ in range(3)]), session.flush()),
-    "execute": lambda session: session.execute(insert(User), [{"name": "new"}] * 3),
-    "execute_values": lambda session: session.execute(insert(User).values([{"name": "new"}] * 3)),
-    "insert_in_bulk": lambda session: bulk.insert(session, [User(name="new") for _ in range(3)]),
-}
+WAYS = [ways.flush_one_by_one, ways.flush, ways.execute, ways.execute_values, ways.insert_in_bulk]
 
 
 @pytest.mark.parametrize(
-    ("module", "driver", "way", "database"),
+    ("module", "driver", "write", "database"),
     [
-        pytest.param(module, driver, way, database, id=f"{driver}-{way}-{database}")
+        pytest.param(module, driver, write, database, id=f"{driver}-{write.__name__}-{database}")
         for module, driver, databases in (
             ("pg8000", "pg8000", ["postgresql"]),
             ("mariadb", "mariadbconnector", ["mariadb"]),
@@ -61,7 +56,7 @@ WAYS: dict[str, Callable[[Session], object]] = {
             ("mysql.connector", "mysqlconnector", ["mysql", "mariadb"]),
             ("psycopg2", "psycopg2", ["postgresql"]),
         )
-        for way in WAYS
+        for write in WAYS
         for database in databases
     ],
     indirect=["database"],
@@ -72,16 +67,15 @@ def test_collisions(
     new_engine: Callable[..., Engine],
     module: str,
     driver: str,
-    way: str,
+    write: ways.Way,
 ) -> None:
     """A collision is retried, whatever driver reports it."""
     pytest.importorskip(module)
     create(Base.metadata)
     with Session(new_engine(database, url_of(database, driver))) as session:
-        session.add(User(name="first", public_id=A))
-        session.flush()
+        ways.flush(session, User, [{"name": "first", "public_id": A}])
         with testing.collisions(User, A, times=2):
-            WAYS[way](session)
+            write(session, User, [{"name": "new"}] * 3)
 
         agree(session, list(session.scalars(select(User))))
 
@@ -92,16 +86,22 @@ def test_text_that_is_null_in_an_array(database: str, create: Create, new_engine
     pytest.importorskip("pg8000")
     create(Base.metadata)
     with Session(new_engine(database, url_of(database, "pg8000"))) as session:
-        session.add_all([User(name="null") for _ in range(25)])
-        session.flush()
+        ways.flush(session, User, [{"name": "null"}] * 25)
 
         assert session.scalar(select(func.count(User.name))) == 25
 
 
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the log says is missing, of a text that is always the same."""
-    messages = [record.getMessage() for record in caplog.records if record.name == "sqlalchemy_public_id"]
-    return [message.partition(" because ")[2].partition(";")[0] for message in messages]
+@on("postgresql")
+def test_driver_that_does_not_count(database: str, create: Create, new_engine: Callable[..., Engine]) -> None:
+    """Rows that PostgreSQL may have left out are an error, if the driver does not tell how many it has stored."""
+    psycopg = pytest.importorskip("psycopg")
+    uncounted = type("Uncounted", (psycopg.Cursor,), {"rowcount": -1})
+    create(Base.metadata)
+    with (
+        Session(new_engine(database, url_of(database), connect_args={"cursor_factory": uncounted})) as session,
+        pytest.raises(ConfigurationError, match=r"counts -1 rows .* of 1, .* call guard\.uninstall"),
+    ):
+        ways.flush(session, User, [{}])
 
 
 class NoClasses(SQLiteDialect_pysqlite):
@@ -155,12 +155,12 @@ def test_warning(
         Base.metadata.create_all(engine)
     for _ in range(2):
         with Session(engine) as session:
-            session.add(User(name="first", public_id=A))
-            session.flush()
+            ways.flush(session, User, [{"name": "first", "public_id": A}])
             with testing.collisions(User, A), pytest.raises(DBAPIError):
-                WAYS["flush_one"](session)
+                ways.flush(session, User, [{}])
 
-    assert warnings_of(caplog) == [missing]
+    [warning] = [record for record in caplog.records if record.name == "sqlalchemy_public_id"]
+    assert f" because {missing}; " in warning.getMessage()
 
 
 @on("sqlite")

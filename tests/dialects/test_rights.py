@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, MetaData, insert, text
+from sqlalchemy import Engine, ForeignKey, MetaData, insert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from support.marks import on
+from support.rights import user_with
 
 from sqlalchemy_public_id import PublicIdMixin, bulk, idempotency, lookup, public_ref, testing
 
 pytestmark = pytest.mark.backend
 
 A = "a" * 12
-NAME = f"public_id_app_{os.getpid()}"
 
 
 class Base(DeclarativeBase): ...
@@ -36,18 +35,10 @@ class Invoice(PublicIdMixin, Base):
 def app(engine: Engine, create: Callable[[MetaData], None], new_engine: Callable[..., Engine]) -> Iterator[Engine]:
     """An engine of a user who may read and insert, and nothing else."""
     create(Base.metadata)
-    is_postgresql = engine.dialect.name == "postgresql"
-    user = NAME if is_postgresql else f"{NAME}@'%'"
     with engine.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {user} LOGIN" if is_postgresql else f"CREATE USER {user}"))
-        for table in Base.metadata.tables:
-            connection.execute(text(f"GRANT SELECT, INSERT ON {table} TO {user}"))
         connection.execute(insert(Invoice).values(public_id=A))
-    yield new_engine(engine.dialect.name, engine.url.set(username=NAME, password=None))
-    with engine.begin() as connection:
-        if is_postgresql:
-            connection.execute(text(f"DROP OWNED BY {user}"))
-        connection.execute(text(f"DROP {'ROLE' if is_postgresql else 'USER'} {user}"))
+    with user_with(engine, "SELECT, INSERT", *Base.metadata.tables) as url:
+        yield new_engine(engine.name, url)
 
 
 @on("postgresql", "mysql", "mariadb")

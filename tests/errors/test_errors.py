@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, literal, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import DeclarativeBase, make_transient_to_detached
 
@@ -38,7 +37,6 @@ from sqlalchemy_public_id.errors import (
     PublicIdNotFound,
     ReferenceNotReadable,
 )
-from sqlalchemy_public_id.guard.checks import refuse_mistakes
 
 FORMAT = NanoId(length=1)
 OBSTACLE = Obstacle("no-key", "user has no primary key", "add one")
@@ -118,39 +116,14 @@ class Note(PublicIdMixin, Base):
     __tablename__ = "note"
 
 
-def malformed_parameter() -> None:
-    """What a statement does with a malformed id."""
-    PublicIdType(NanoId()).process_bind_param("malformed", sqlite.dialect())
-
-
-def rotating_upsert() -> None:
-    """What is done with an upsert that would change the id of a row."""
-    upsert = sqlite.insert(Note).on_conflict_do_update(index_elements=["id"], set_={"public_id": "0" * 12})
-    refuse_mistakes(upsert.compile(dialect=sqlite.dialect()))
-
-
-def insert_from_select() -> None:
-    """What is done with an INSERT … FROM SELECT that would give every row the same id."""
-    statement = insert(Note).from_select(["id"], select(literal(1)))
-    refuse_mistakes(statement.compile())
-
-
-@pytest.mark.parametrize(
-    ("wrong", "type_"),
-    [
-        (malformed_parameter, InvalidPublicId),
-        (rotating_upsert, ImmutablePublicId),
-        (insert_from_select, ConfigurationError),
-    ],
-)
-def test_pickle_of_errors_that_sqlalchemy_passes_on(wrong: Callable[[], None], type_: type[PublicIdError]) -> None:
-    """The errors that a statement raises survive pickling too, with the name of the public type."""
-    with pytest.raises(type_) as raised:
-        wrong()
+def test_pickle_of_errors_that_sqlalchemy_passes_on() -> None:
+    """The error that a statement raises survives pickling too, with the name of the public type."""
+    with pytest.raises(InvalidPublicId) as raised:
+        PublicIdType(NanoId()).process_bind_param("malformed", sqlite.dialect())
     loaded = pickle.loads(pickle.dumps(raised.value))
 
-    assert isinstance(loaded, type_)
-    assert type(raised.value).__name__ == type(loaded).__name__ == type_.__name__
+    assert type(loaded) is InvalidPublicId
+    assert type(raised.value).__name__ == "InvalidPublicId"
     assert (str(loaded), vars(loaded)) == (str(raised.value), vars(raised.value))
 
 

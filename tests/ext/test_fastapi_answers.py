@@ -1,12 +1,15 @@
 """``install(app)``: errors as answers of FastAPI, the place in the request that they name, and the OpenAPI document."""
 # FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
 
+import asyncio
+import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
@@ -34,6 +37,7 @@ from sqlalchemy_public_id.formats import Snowflake, Uuid7
 FORM_LIKE = {"Content-Type": "application/vnd.platform+json"}
 UNKNOWN = "nbprod_000000000000"
 MALFORMED = "nbprod_x"
+ENCODED = b64encode(UNKNOWN.encode()).decode()
 
 
 class Base(DeclarativeBase):
@@ -298,7 +302,7 @@ def test_wrong_ids_of_the_application(
     """An unknown id that is not in the request is an error in the log, with its cause; the client learns nothing."""
     install(app, problem_details=problem_details)
 
-    with pytest.raises(ConfigurationError, match=f"absent from the request: .*{UNKNOWN}") as caught:
+    with pytest.raises(ConfigurationError, match=f"not from the request: .*{UNKNOWN}") as caught:
         asked(app, path)
     response = send(app, "GET", path)
 
@@ -334,6 +338,16 @@ def test_missing_row_as_a_problem(app: FastAPI) -> None:
         ("POST", "/orders", {"files": {"list": UNKNOWN.encode()}}, ["body", "product_public_id"]),
         ("POST", "/orders", {"json": {"a": ["a" * 20_000] * 20, "b": [0] * 5000, "c": UNKNOWN}}, ["body", "c"]),
         ("POST", "/orders", {"json": {"product": UNKNOWN.replace("_", "-").replace("0", "O")}}, ["body", "product"]),
+        ("POST", f"/orders?x={UNKNOWN}", {"json": {"product_public_id": UNKNOWN}}, ["body", "product_public_id"]),
+        ("POST", "/orders", {"json": [0] * 100_000 + [UNKNOWN]}, ["body", "product_public_id"]),
+        ("POST", "/orders", {"content": f'{{"\\ud800": "{UNKNOWN}"}}'}, ["body", "?"]),
+        ("GET", f"/orders?{UNKNOWN}=1", {}, ["query", UNKNOWN]),
+        (
+            "GET",
+            "/orders",
+            {"headers": {"Cookie": f"session={ENCODED}"}},
+            ["header", "cookie"],
+        ),
     ],
 )
 def test_places(method: str, path: str, sent: dict[str, Any], place: Any) -> None:
@@ -349,6 +363,32 @@ def test_places(method: str, path: str, sent: dict[str, Any], place: Any) -> Non
     (response,) = asked(app, path, method=method, **sent)
 
     assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, place)
+    with pytest.raises(ConfigurationError, match="not from the request"):
+        asked(app, "/orders", method="POST", json={"number": UNKNOWN[-5:]})  # any number may end an id
+
+
+@pytest.mark.parametrize(("query", "name"), [("", "product_public_id"), (f"product={UNKNOWN}", "product")])
+def test_web_socket(query: str, name: str) -> None:
+    """A web socket is denied with the place in its query, for it has no body."""
+    app = FastAPI()
+    install(app)
+
+    @app.websocket("/orders")
+    async def orders(socket: WebSocket) -> None:
+        raise PublicIdNotFound(UNKNOWN, model="Product", field="Line.product_public_id")
+
+    socket = {"type": "websocket", "path": "/orders", "query_string": query.encode(), "headers": [], "subprotocols": []}
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app({**socket, "extensions": {"websocket.http.response": {}}}, receive, send))
+
+    assert json.loads(sent[-1]["body"])["detail"][0]["loc"] == ["query", name]
 
 
 def test_number_inside_sqlalchemy() -> None:
@@ -365,7 +405,7 @@ def test_number_inside_sqlalchemy() -> None:
 
     assert response.status_code == 422
     assert response.json()["detail"][0]["loc"] == ["query", "client"]
-    with pytest.raises(ConfigurationError, match="absent from the request"):
+    with pytest.raises(ConfigurationError, match="not from the request"):
         asked(app, "/it", headers={"user-agent": "browser/0.1 (release 1)"})
 
 

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import httpx
 import pytest
 from fastapi import Depends, FastAPI, Header
-from pydantic import AliasChoices, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from sqlalchemy import Engine, ForeignKey, MetaData, String
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from support.asking import asked, asking
+from support.async_tables import session_on
 
 from conftest import Statements
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId, lookup
@@ -120,19 +122,18 @@ def nowhere() -> Iterator[Session]:
     yield Session()
 
 
-async def fetch(app: FastAPI, query: str = "", **headers: str) -> httpx.Response:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://zoo") as client:
-        return await client.get(f"/animals?{query}", headers=headers)
+def fetch(app: FastAPI, query: str = "", **headers: str) -> httpx.Response:
+    return asked(app, f"/animals?{query}", headers=headers)[0]
 
 
 def names(app: FastAPI, query: str = "", **headers: str) -> list[str]:
-    response = asyncio.run(fetch(app, query, **headers))
+    response = fetch(app, query, **headers)
     assert response.status_code == 200, response.text
     return [item["name"] for item in response.json()["items"]]
 
 
 def refusal(app: FastAPI, query: str, **headers: str) -> tuple[str, list[Any]]:
-    response = asyncio.run(fetch(app, query, **headers))
+    response = fetch(app, query, **headers)
     assert response.status_code == 422, response.text
     (detail,) = response.json()["detail"]
     return detail["type"], detail["loc"]
@@ -158,21 +159,6 @@ def test_sort_and_filter(get_session: Any, query: str, expected: list[str]) -> N
     assert names(zoo(get_session), query) == expected
 
 
-class Aliases(BaseModel):
-    name: str | None = Field(default=None, alias="called")
-    kind: Kind | None = Field(default=None, validation_alias="what")
-    weight: int | None = Field(default=None, validation_alias=AliasChoices("kilos", "weight"))
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [("called=auk", ["auk"]), ("what=fish", ["bass", "dory"]), ("kilos=4", ["auk", "dory"]), ("kind=fish", None)],
-)
-def test_aliases(get_session: Any, query: str, expected: list[str] | None) -> None:
-    """A parameter has the alias of its field; under another name it is unknown, and selects nothing out."""
-    assert names(zoo(get_session, filter=Aliases), query) == (expected or list(ANIMALS)[:4])
-
-
 def test_default_order(get_session: Any) -> None:
     """Without a name, rows are in the default order."""
     assert names(zoo(get_session, default=["-name"])) == ["emu", "dory", "crow", "bass"]
@@ -187,12 +173,12 @@ def test_newest_first(get_session: Any) -> None:
 def test_there_and_back(get_session: Any) -> None:
     """The cursors of a page lead to the pages beside it."""
     app = zoo(get_session)
-    first = asyncio.run(fetch(app, "sort=-name&limit=3")).json()
+    first = fetch(app, "sort=-name&limit=3").json()
     assert first["previous"] is None
-    second = asyncio.run(fetch(app, f"sort=-name&limit=3&after={first['next']}")).json()
+    second = fetch(app, f"sort=-name&limit=3&after={first['next']}").json()
     assert [item["name"] for item in second["items"]] == ["bass", "auk"]
     assert second["next"] is None
-    assert asyncio.run(fetch(app, f"sort=-name&limit=3&before={second['previous']}")).json()["items"] == first["items"]
+    assert fetch(app, f"sort=-name&limit=3&before={second['previous']}").json()["items"] == first["items"]
 
 
 def test_statements_of_a_page(get_session: Any, statements: Statements) -> None:
@@ -201,7 +187,7 @@ def test_statements_of_a_page(get_session: Any, statements: Statements) -> None:
     names(zoo(get_session))
     assert len(statements.starting("SELECT")) == 1
     statements.clear()
-    assert asyncio.run(fetch(zoo(get_session, count=True), "kind=bird&limit=1")).json()["total"] == 3
+    assert fetch(zoo(get_session, count=True), "kind=bird&limit=1").json()["total"] == 3
     assert len(statements.starting("SELECT")) == 2
 
 
@@ -230,7 +216,7 @@ def test_refused(get_session: Any, query: str, kind: str, location: list[Any]) -
 def test_cursor_of_another_order(get_session: Any) -> None:
     """A cursor is refused with another order than that of its page."""
     app = zoo(get_session)
-    cursor = asyncio.run(fetch(app, "sort=name&limit=2")).json()["next"]
+    cursor = fetch(app, "sort=name&limit=2").json()["next"]
     assert refusal(app, f"sort=-name&after={cursor}") == ("cursor_invalid", ["query", "after"])
 
 
@@ -239,8 +225,8 @@ def test_scope(get_session: Any) -> None:
     """Rows outside of the scope are left out, and their ids are unknown as cursors."""
     app = zoo(get_session, scope=own, count=True)
     assert names(app, keeper=GRACE) == ["bass", "dory"]
-    assert asyncio.run(fetch(app, keeper=GRACE)).json()["total"] == 2
-    foreign = asyncio.run(fetch(app, keeper=ADA)).json()["items"][0]["public_id"]
+    assert fetch(app, keeper=GRACE).json()["total"] == 2
+    foreign = fetch(app, keeper=ADA).json()["items"][0]["public_id"]
     assert refusal(app, f"after={foreign}", keeper=GRACE) == refusal(app, "after=fpanim_000000nobody", keeper=GRACE)
 
 
@@ -300,21 +286,11 @@ def test_async_session(async_engine: AsyncEngine) -> None:
             yield session
 
     async def story() -> tuple[httpx.Response, Page[AnimalOut]]:
-        async with async_engine.begin() as connection:
-            await connection.run_sync(Base.metadata.drop_all)
-            await connection.run_sync(Base.metadata.create_all)
-        try:
-            async with AsyncSession(async_engine) as session:
-                await session.run_sync(fill)
-            response = await fetch(zoo(get_session), "sort=-name&limit=1")
-            async with AsyncSession(async_engine) as session:
-                page = await session.run_sync(lookup.page, Animal, limit=2)
-                built = await Page[AnimalOut].of(session, page)
-        finally:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await async_engine.dispose()
-        return response, built
+        async with session_on(async_engine, Base.metadata) as session:
+            await session.run_sync(fill)
+            (response,) = await asking(zoo(get_session), "/animals?sort=-name&limit=1")
+            page = await session.run_sync(lookup.page, Animal, limit=2)
+            return response, await Page[AnimalOut].of(session, page)
 
     response, built = asyncio.run(story())
     assert [(item["name"], item["keeper_public_id"]) for item in response.json()["items"]] == [("emu", ADA)]

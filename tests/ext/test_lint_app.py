@@ -64,6 +64,12 @@ class Seat(PublicIdColumnMixin, Base):
     rows: Mapped[int]
 
 
+class Stamp(PublicIdColumnMixin, Base):
+    __tablename__ = "stamp"
+    purchase_key: Mapped[int] = mapped_column(ForeignKey("purchase.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+
+
 class Robot(SQLModel, table=True):
     serial: int | None = SQLModelField(default=None, primary_key=True)
     name: str
@@ -167,6 +173,8 @@ def notes(app: FastAPI) -> list[tuple[str, str]]:
         (WithReference, "buyer_id", "purchase.buyer_id"),
         (dict[str, WithId], "[].id", "buyer.id"),
         (tuple[WithId, ...], "[].id", "buyer.id"),
+        (dict[Annotated[str, Field(pattern="^a")], WithId], "[].id", "buyer.id"),
+        (model_of(purchase_key=int), "purchase_key", "stamp.purchase_key"),
         (WithId | None, "id", "buyer.id"),
         (Page[model_of(purchase=WithId)], "items[].purchase.id", "buyer.id"),
         (Rooted, "[].id", "buyer.id"),
@@ -339,14 +347,15 @@ def test_body_with_a_key_that_is_not_shown(body: Any) -> None:
 
 def test_included_routers_and_mounted_applications() -> None:
     """Routes are found in routers, in routers of these, and in applications that are mounted; with their whole path."""
-    inner, outer, app, mounted = APIRouter(prefix="/inner"), APIRouter(prefix="/outer"), FastAPI(), FastAPI()
-    for routes in (inner, outer, app, mounted):
+    inner, outer, app, mounted, deep = (APIRouter(prefix="/in"), APIRouter(prefix="/out"), *(FastAPI() for _ in "123"))
+    for routes in (inner, outer, app, mounted, deep):
         routes.get("/it", response_model=WithId)(lambda: None)
     outer.include_router(inner)
     app.include_router(outer, prefix="/v1")
     app.mount("/mounted", mounted)
+    mounted.mount("/deep", deep)
 
-    assert {"/it", "/v1/outer/it", "/v1/outer/inner/it", "/mounted/it"} == {
+    assert {"/it", "/v1/out/it", "/v1/out/in/it", "/mounted/it", "/mounted/deep/it"} == {
         finding.route for finding in lint_app(app, bases=[Base])
     }
 
@@ -361,6 +370,7 @@ def test_what_no_document_has() -> None:
     async def socket(websocket: WebSocket, buyer_id: int) -> None: ...
 
     assert lint_app(app, bases=[Base]) == []
+    assert lint_app(app_that_takes(buyer_id=BuyerId), bases=[Base]) == []  # with FastAPI's own 422
 
 
 class Sent(BaseModel):

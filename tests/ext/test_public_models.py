@@ -21,11 +21,12 @@ from pydantic import (
     ConfigDict,
     Field,
     InstanceOf,
+    PlainValidator,
     SkipValidation,
     TypeAdapter,
     ValidationError,
 )
-from sqlalchemy import JSON, Column, ForeignKey, MetaData, String, event, select
+from sqlalchemy import JSON, Column, ForeignKey, Integer, MetaData, String, TypeDecorator, event, select
 from sqlalchemy.ext.associationproxy import AssociationProxy, association_proxy
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.ext.hybrid import hybrid_property
@@ -46,7 +47,14 @@ from support.async_tables import session_on
 from typing_extensions import TypeAliasType
 
 from conftest import Statements
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId, public_id_column
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    TypedId,
+    public_id_column,
+)
 from sqlalchemy_public_id.ext.pydantic import NotAKey, PublicId, PublicModel
 from sqlalchemy_public_id.references import public_ref
 
@@ -163,6 +171,29 @@ class Country(Base):
     people: Mapped[int]
 
 
+class Agent(Payee):
+    """A payee with a table of its own, whose key is that of the payee."""
+
+    __tablename__ = "agent"
+    id: Mapped[int] = mapped_column(ForeignKey(Payee.id), primary_key=True)
+
+
+class Number(TypeDecorator[int]):
+    impl = Integer
+    cache_ok = True
+
+
+class Apart(DeclarativeBase): ...
+
+
+class Ghost(PublicIdColumnMixin, Apart):
+    """Refers to a table that nobody has declared."""
+
+    __tablename__ = "ghost"
+    number: Mapped[int] = mapped_column(Number, primary_key=True)
+    owner_id = Column(ForeignKey("nowhere.id"))
+
+
 configure_mappers()
 
 TEXT = "pmpayee_izkpm55j334u"
@@ -223,6 +254,7 @@ TBound = TypeVar("TBound", bound=PublicModel)
 TOne = TypeVar("TOne", PayeeOut, Payee)
 NewPayee = NewType("NewPayee", Payee)
 GivenAlias = TypeAliasType("GivenAlias", list[T] | None, type_params=(T,))
+SameAlias = TypeAliasType("SameAlias", T, type_params=(T,))
 
 
 class Envelope(PublicModel, Generic[T]):
@@ -284,8 +316,19 @@ def test_subclass_that_has_a_key_there() -> None:
         label: int = 0
 
     assert Out.model_validate(bill()).label == 0
-    with pytest.raises(ConfigurationError, match=r"label would show bill.payee_id, a foreign key of (Bill|Special)"):
-        Out.model_validate(Special(payee_id=1))
+
+    class Fewer(PublicModel, model=Bill):
+        words: str
+
+    class More(Fewer):
+        label: int = 0
+
+    assert Fewer.model_validate(Special(payee_id=1, total=Decimal(2))).words == "2 due"
+    for out in (Out, More):
+        with pytest.raises(
+            ConfigurationError, match=r"label would show bill.payee_id, a foreign key of (Bill|Special)"
+        ):
+            out.model_validate(Special(payee_id=1, total=Decimal(2)))
 
 
 def test_bound_type_variable() -> None:
@@ -318,6 +361,9 @@ def test_id_that_is_public() -> None:
         (Bill, int, Field(alias="payee_id"), r'show payee_public_id, which is public_ref\("payee"\)'),
         (Bill, int | None, Field(None, validation_alias="untyped"), "bill.untyped, a foreign key of Bill"),
         (Bill, str, Field(validation_alias="id"), "bill.id"),
+        (Agent, int, None, "agent.id, an integer key of Agent; show public_id"),
+        (Ghost, int, Field(validation_alias="number"), "ghost.number, an integer key of Ghost"),
+        (Ghost, int, Field(validation_alias="owner_id"), "ghost.owner_id, a foreign key of Ghost"),
         (Bill, Any, Field(validation_alias=AliasChoices("nothing", "payee_id")), "bill.payee_id"),
         (Bill, Any, Field(validation_alias=AliasChoices(AliasPath("payee", "name"), "payee_id")), "bill.payee_id"),
         (Line, int, Field(validation_alias="position"), "line.position, an integer key of Line"),
@@ -349,13 +395,20 @@ def test_alias_generator_and_inherited_fields() -> None:
         class Leaky(Fields, model=Bill): ...
 
 
-def test_field_that_would_be_a_key_by_its_name() -> None:
-    """With ``populate_by_name``, the name of a field is read as well as its alias."""
+@pytest.mark.parametrize("option", ["populate_by_name", "validate_by_name"])
+def test_field_that_would_be_a_key_by_its_name(option: str) -> None:
+    """The name of a field may be read as well as its alias, or instead of it."""
     with pytest.raises(ConfigurationError, match=r"Leaky.id would show payee.id"):
 
         class Leaky(PublicModel, model=Payee):
-            model_config = ConfigDict(populate_by_name=True)
+            model_config = ConfigDict(**{option: True})  # type: ignore[typeddict-item]
             id: Any = Field(validation_alias="nothing")
+
+    class Out(PublicModel, model=Payee):
+        model_config = ConfigDict(validate_by_alias=False, validate_by_name=True)
+        name: str = Field(validation_alias="region_id")
+
+    assert Out.model_validate(payee()).name == "Ada"
 
 
 @pytest.mark.parametrize(
@@ -395,7 +448,7 @@ def test_keys_that_are_no_integers() -> None:
     "type_",
     [
         *(int, int | None, float, Decimal, Any, list[int], dict[str, int], date, timedelta, IPv4Address),
-        *(Literal[1, "a"], Level, Annotated[str, BeforeValidator(str)]),
+        *(Literal[1, "a"], Level, Annotated[str, BeforeValidator(str)], Annotated[str, PlainValidator(str)]),
         Annotated[str, Field(coerce_numbers_to_str=True)],
     ],
     ids=str,
@@ -458,7 +511,10 @@ def test_hybrid_that_does_not_work() -> None:
         *(("payee", each, "Any") for each in (Any, T)),
         *(("payee", each, "Payee") for each in (TOne, Payee, NewPayee, Annotated[Payee, "a"], InstanceOf[Payee])),
         *(("payee", Base, "Base"), ("payee", Owned, "Owned"), ("payee", HasName, "HasName")),
-        *(("payee", each, "what is not validated") for each in (SkipValidation[PayeeOut], SkipValidation[str])),
+        *(
+            ("payee", each, "what is not validated")
+            for each in (SkipValidation[str], Annotated[PayeeOut, SkipValidation])
+        ),
         *(("payee", each, "Plain") for each in (Plain, TypeAliasType("Named", Plain | None), GivenAlias[Plain])),
         *(("items", each, each.__name__) for each in (list, tuple, dict, Sequence, Iterable)),
         *(("items", each, "int") for each in (Annotated[int, BeforeValidator(len)], dict[int, ItemOut], Iterable[int])),
@@ -498,6 +554,7 @@ def test_related_object_as_the_second_choice() -> None:
         ("payee", PayeeOut | None),
         ("payee", Annotated[PayeeOut, "a note"]),
         ("payee", TBound),
+        ("payee", SameAlias[PayeeOut]),
         ("payee", Annotated[str, BeforeValidator(lambda payee: payee.name)]),
         ("items", tuple[ItemOut, ...]),
         ("items", Sequence[ItemOut]),

@@ -1,109 +1,262 @@
-"""``by_public_id()`` of FastAPI and of Litestar: attribute, loader options and scope reach the statement."""
-# both frameworks read the annotations of handlers, which name what is local to this module
+"""Rows of the ids in paths, by FastAPI, Flask and Litestar; and old links with integer keys, until a day."""
 
+from __future__ import annotations
+
+import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from datetime import date, datetime, timedelta, timezone
 from typing import Annotated, Any
 
-import fastapi
 import pytest
-from sqlalchemy import Engine, MetaData, String, create_engine
+from fastapi import Depends, FastAPI
+from flask import Flask
+from sqlalchemy import Engine, Integer, MetaData, String, TypeDecorator, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
+from sqlalchemy.pool import StaticPool
 from support.asking import asked
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, public_id_column
-from sqlalchemy_public_id.ext import fastapi as of_fastapi
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, public_id_column
+from sqlalchemy_public_id.ext import fastapi, flask
+from sqlalchemy_public_id.ext.fastapi import LegacyKeys
+
+OPEN = LegacyKeys(up_to=20, until=date(9999, 6, 1), since=date(2026, 11, 1))
+CLOSED = LegacyKeys(up_to=20, until=date(2020, 6, 1))
 
 
 class Base(DeclarativeBase):
     metadata = MetaData()
 
 
-class Book(PublicIdMixin, Base):
+class Sailor(PublicIdMixin, Base):
     """Has two public ids."""
 
-    __tablename__ = "book"
-    __public_id__ = NanoId(prefix="pathbook")
+    __tablename__ = "sailor"
     code: Mapped[str] = public_id_column(NanoId(length=6, prefix="pathcode"))
-    owner: Mapped[str] = mapped_column(String(10))
-    title: Mapped[str] = mapped_column(String(10))
+    name: Mapped[str] = mapped_column(String(50))
+    ship: Mapped[str] = mapped_column(String(50), default="Argo")
 
 
-OURS, THEIRS = "pathcode_aaaaaa", "pathcode_bbbbbb"
-OPTIONS: dict[str, Any] = {"attribute": "code", "options": [load_only(Book.owner)]}
+class Buoy(PublicIdMixin, Base):
+    """Its ids are digits, as keys are."""
+
+    __tablename__ = "buoy"
+    __public_id__ = NanoId(length=1, alphabet="0123456789")
+
+
+class Flag(Base):
+    """Its key is no integer."""
+
+    __tablename__ = "flag"
+    code: Mapped[str] = mapped_column(String(5), primary_key=True)
+    public_id: Mapped[str] = public_id_column()
+
+
+class Number(TypeDecorator[int]):
+    impl = Integer
+    cache_ok = True
+
+
+class Wreck(Base):
+    """The type of its key decorates an integer."""
+
+    __tablename__ = "wreck"
+    number: Mapped[int] = mapped_column(Number, primary_key=True)
+    public_id: Mapped[str] = public_id_column()
+
+
+Answer = tuple[int, Any, Any]
+CODES = {5: "pathcode_000005", 20: "pathcode_000020", 21: "pathcode_000021"}
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{tmp_path / 'books.db'}")
+def session() -> Iterator[Session]:
+    """Three sailors with the keys 5, 20 and 21, and three buoys, whose ids are not their keys."""
+    engine: Engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     Base.metadata.create_all(engine)
-    one = Book(public_id="pathbook_000000000000", code=OURS, owner="ours", title="one")
-    with Session(engine) as session, session.begin():
-        session.add_all([one, Book(code=THEIRS, owner="theirs", title="two")])
-    return engine
+    with Session(engine) as session:
+        session.add_all([Sailor(id=key, code=code, name=f"s{key}") for key, code in CODES.items()])
+        session.add_all([Buoy(id=5, public_id="7"), Buoy(id=7, public_id="5"), Buoy(id=9, public_id="8")])
+        session.commit()
+        yield session
+    engine.dispose()
 
 
-def shown(book: Book) -> dict[str, Any]:
-    """Return what was loaded of *book*."""
-    return {name: value for name, value in vars(book).items() if name in ("owner", "title")}
+def shown(row: Any) -> dict[str, Any]:
+    """What was loaded of a row without asking, and its key."""
+    return {"id": row.id, **{name: value for name, value in vars(row).items() if name in ("name", "ship")}}
 
 
-def app_of_fastapi(engine: Engine) -> Any:
-    def session() -> Iterator[Session]:
-        with Session(engine) as session:
-            yield session
+def asking(app: Any) -> Callable[[str], Answer]:
+    def ask(text: str) -> Answer:
+        (answer,) = asked(app, f"/rows/{text}")
+        return answer.status_code, answer.json(), answer.headers
 
-    def own() -> Any:
-        return Book.owner == "ours"
+    return ask
 
-    app = fastapi.FastAPI()
-    book = of_fastapi.by_public_id(Book, session=session, **OPTIONS)
-    own_book = of_fastapi.by_public_id(Book, session=session, scope=own, **OPTIONS)
 
-    @app.get("/books/{book_id}")
-    def show(book: Annotated[Any, fastapi.Depends(book)]) -> dict[str, Any]:
-        return shown(book)
+def app_of_fastapi(session: Session, model: Any, scope: Any = None, **options: Any) -> FastAPI:
+    app = FastAPI()
+    fastapi.install(app)
+    given = None if scope is None else lambda: scope
+    row = fastapi.by_public_id(model, session=lambda: session, param="id", scope=given, **options)
 
-    @app.get("/own/{book_id}")
-    def show_own(book: Annotated[Any, fastapi.Depends(own_book)]) -> dict[str, Any]:
-        return shown(book)
+    def show(row: Any) -> dict[str, Any]:
+        return shown(row)
 
+    show.__annotations__["row"] = Annotated[Any, Depends(row)]  # as strings, names of this function are not found
+    app.get("/rows/{id}")(show)
     return app
 
 
-def app_of_litestar(engine: Engine) -> Any:
-    litestar = pytest.importorskip("litestar")
+def of_fastapi(session: Session, model: Any, **options: Any) -> Callable[[str], Answer]:
+    return asking(app_of_fastapi(session, model, **options))
+
+
+def of_flask(session: Session, model: Any, scope: Any = None, **options: Any) -> Callable[[str], Answer]:
+    app = Flask("boats")
+    names = {name: options[name] for name in ("attribute", "legacy_keys") if name in options}
+    flask.register(app, model, name="row", **names)
+
+    @app.get("/rows/<row:text>")
+    def show(text: str) -> dict[str, Any]:
+        return shown(flask.get_or_404(session, model, text, where=scope, **options))
+
+    client = app.test_client()
+
+    def ask(text: str) -> Answer:
+        answer = client.get(f"/rows/{text}")
+        return answer.status_code, answer.json, answer.headers
+
+    return ask
+
+
+def app_of_litestar(session: Session, model: Any, scope: Any = None, **options: Any) -> Any:
+    pytest.importorskip("litestar")
+    from litestar import Litestar, get
     from litestar.di import NamedDependency, Provide
 
-    from sqlalchemy_public_id.ext import litestar as of_litestar
+    from sqlalchemy_public_id.ext import litestar
 
-    async def session() -> Any:
-        with Session(engine) as session:
-            yield session
+    async def show(row: Any) -> dict[str, Any]:
+        return shown(row)
 
-    async def own() -> Any:
-        return Book.owner == "ours"
-
-    book = of_litestar.by_public_id(Book, **OPTIONS)
-    own_book = of_litestar.by_public_id(Book, scope="own", **OPTIONS)
-
-    @litestar.get("/books/{book_id:str}", dependencies={"book": book})
-    async def show(book: NamedDependency[Any]) -> dict[str, Any]:
-        return shown(book)
-
-    @litestar.get("/own/{book_id:str}", dependencies={"book": own_book})
-    async def show_own(book: NamedDependency[Any]) -> dict[str, Any]:
-        return shown(book)
-
-    provided = {"db_session": Provide(session), "own": Provide(own)}
-    return litestar.Litestar([show, show_own], dependencies=provided, logging_config=None)
+    dependency: Any = NamedDependency
+    show.__annotations__["row"] = dependency[Any]
+    handler: Any = get("/rows/{id:str}")(show)
+    name = None if scope is None else "own"
+    dependencies = {
+        "row": litestar.by_public_id(model, param="id", scope=name, **options),
+        "db_session": Provide(lambda: session, sync_to_thread=False),
+        "own": Provide(lambda: scope, sync_to_thread=False),
+    }
+    return Litestar([handler], plugins=[litestar.PublicIdPlugin()], dependencies=dependencies, logging_config=None)
 
 
-@pytest.mark.parametrize("app_of", [app_of_fastapi, app_of_litestar])
-def test_row(engine: Engine, app_of: Callable[[Engine], Any]) -> None:
+def of_litestar(session: Session, model: Any, **options: Any) -> Callable[[str], Answer]:
+    return asking(app_of_litestar(session, model, **options))
+
+
+services = pytest.mark.parametrize("service", [of_fastapi, of_flask, of_litestar])
+
+
+@services
+def test_row(session: Session, service: Any) -> None:
     """The row is that of the id of the attribute, loaded as the options want it; outside of the scope, it is 404."""
-    paths = [f"/books/{OURS}", f"/books/{THEIRS}", f"/own/{OURS}", f"/own/{THEIRS}", "/books/pathbook_000000000000"]
-    *found, theirs, other = asked(app_of(engine), *paths)
+    ask = service(
+        session, Sailor, attribute="code", options=[load_only(Sailor.name)], scope=Sailor.name.in_(["s5", "s21"])
+    )
+    public_id = session.get_one(Sailor, 5).public_id
+    session.expunge_all()
 
-    assert [answer.json() for answer in found] == [{"owner": "ours"}, {"owner": "theirs"}, {"owner": "ours"}]
-    assert (theirs.status_code, other.status_code) == (404, 404)
+    assert ask(CODES[5])[:2] == (200, {"id": 5, "name": "s5"})
+    assert [ask(text)[0] for text in (CODES[20], "pathcode_unknwn", public_id)] == [404] * 3
+
+
+@services
+def test_old_link(session: Session, service: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A key of a row from before finds the row; the answer says until when, and the log counts such links."""
+    ask = service(session, Sailor, legacy_keys=OPEN)
+    with caplog.at_level(logging.INFO, "sqlalchemy_public_id.ext"):
+        found = [ask(text) for text in ("5", "20", "6")]
+
+    assert [status for status, *_ in found] == [200, 200, 404]
+    assert [row["id"] for _, row, _ in found[:2]] == [5, 20]
+    assert {headers["Sunset"] for *_, headers in found[:2]} == {"Wed, 02 Jun 9999 00:00:00 GMT"}
+    assert {headers["Deprecation"] for *_, headers in found[:2]} == {"@1793491200"}
+    assert all(headers["Content-Type"].startswith("application/json") for *_, headers in found[:2])
+    assert caplog.text.count("a row of Sailor was asked for by its key") == 2
+
+
+@services
+def test_public_id(session: Session, service: Any) -> None:
+    """A public id finds its row, and its answer says nothing of old links."""
+    sailor = session.get_one(Sailor, 21)
+    status, row, headers = service(session, Sailor, legacy_keys=OPEN)(sailor.public_id)
+
+    assert (status, row["id"]) == (200, 21)
+    assert "Sunset" not in headers
+    assert "Deprecation" not in headers
+
+
+@services
+def test_no_old_link(session: Session, service: Any) -> None:
+    """A later key, what is no number, a row outside of the scope, and after the last day every key, is 404."""
+    ask = service(session, Sailor, legacy_keys=OPEN, scope=Sailor.name != "s20")
+    texts = ["21", "20", "0", "05", "-5", "%D9%A5", "5.0", "9" * 5000, "5%0A", "+5", "5_0"]
+
+    assert {text: ask(text)[0] for text in texts} == dict.fromkeys(texts, 404)
+    assert service(session, Sailor, legacy_keys=CLOSED)("5")[0] == 404
+
+
+@services
+def test_format_of_digits(session: Session, service: Any) -> None:
+    """What the format accepts is a public id, also if it has the digits of a key."""
+    ask = service(session, Buoy, legacy_keys=OPEN)
+
+    assert [(status, row["id"]) for status, row, _ in map(ask, ("7", "5"))] == [(200, 5), (200, 7)]
+    assert ask("9")[0] == 404
+
+
+def test_last_day() -> None:
+    """The last day counts, in UTC."""
+    today = datetime.now(timezone.utc).date()
+
+    assert LegacyKeys(up_to=9, until=today).key_in("5") == 5
+    assert LegacyKeys(up_to=9, until=today - timedelta(days=1)).key_in("5") is None
+
+
+@pytest.mark.parametrize("options", [{"up_to": 0}, {"up_to": True}, {"until": "2027-06-01"}, {"since": 2026}], ids=str)
+def test_mistakes(options: dict[str, Any]) -> None:
+    """What is no number, or no day, is an error that says what was expected."""
+    with pytest.raises(ConfigurationError, match="expected a"):
+        LegacyKeys(**{"up_to": 9, "until": date(2027, 6, 1), **options})
+
+
+def test_other_keys() -> None:
+    """A model whose key is no integer, and a status that refuses old links, are errors when the dependency is built."""
+    assert fastapi.by_public_id(Wreck, session=lambda: None, legacy_keys=OPEN)
+    with pytest.raises(ConfigurationError, match="a model with a single integer key"):
+        fastapi.by_public_id(Flag, session=lambda: None, legacy_keys=OPEN)
+    litestar = pytest.importorskip("sqlalchemy_public_id.ext.litestar")
+    with pytest.raises(ConfigurationError, match="a model with a single integer key"):
+        litestar.by_public_id(Flag, legacy_keys=OPEN)
+    with pytest.raises(ConfigurationError, match="malformed=422"):
+        fastapi.by_public_id(Sailor, session=lambda: None, malformed=422, legacy_keys=OPEN)
+
+
+def test_documentation(session: Session) -> None:
+    """OpenAPI has the pattern of the keys beside that of the ids, as deprecated, and the 404."""
+    operation = app_of_fastapi(session, Sailor, legacy_keys=OPEN).openapi()["paths"]["/rows/{id}"]["get"]
+    schema = operation["parameters"][0]["schema"]
+
+    assert [each["pattern"] for each in schema["anyOf"]] == ["^[0-9a-z]{12}$", "^[1-9][0-9]{0,1}$"]
+    assert schema["anyOf"][1]["deprecated"] is True
+    assert "404" in operation["responses"]
+
+
+def test_documentation_of_litestar(session: Session) -> None:
+    """The document of Litestar has both patterns in one."""
+    app: Any = app_of_litestar(session, Sailor, legacy_keys=OPEN)
+    operation = app.openapi_schema.to_schema()["paths"]["/rows/{id}"]["get"]
+
+    assert operation["parameters"][0]["schema"]["pattern"] == "^[0-9a-z]{12}$|^[1-9][0-9]{0,1}$"

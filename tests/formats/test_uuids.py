@@ -1,17 +1,20 @@
-"""UUIDs and ULIDs: the examples of RFC 9562 and of the specification, and other implementations."""
+"""UUIDs, ULIDs and TypeIDs: the examples of their specifications, and other implementations."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uuid_utils
 from support.clocks import clock_at
 
-from sqlalchemy_public_id import Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, JetifyTypeId, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.formats import clock
 
 # RFC 9562, appendix A
@@ -33,6 +36,8 @@ TEXTS_OF_VERSION_7 = {
     "base58": "1BihbxwwQ4NZZpKRH9JDCz",
     "crockford32": "01FWHE4YDGFK1SHH6W1G60EECF",
 }
+VECTORS = Path(__file__).parents[1] / "data" / "typeid"
+"""From https://github.com/jetify-com/typeid, with their license."""
 MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 every_encoding = pytest.mark.parametrize("encoding", TEXTS_OF_VERSION_7)
 
@@ -101,14 +106,14 @@ def test_random_bits(format: Uuid4 | Uuid7, make: Callable[[], list[str]], fixed
 # --- ULIDs
 
 
-def test_example() -> None:
+def test_example_of_a_ulid() -> None:
     """The example of the specification is accepted; its largest one, too, and the next text is not."""
     assert Ulid().validate("01arz3ndektsv4rrffq69g5fav") == "01ARZ3NDEKTSV4RRFFQ69G5FAV"
     assert Ulid().to_int("7ZZZZZZZZZZZZZZZZZZZZZZZZZ") == 2**128 - 1
     assert not Ulid().is_valid("80000000000000000000000000")
 
 
-def test_another_implementation() -> None:
+def test_another_implementation_of_ulids() -> None:
     """Another implementation reads the same number and time, and what it makes is accepted as it is."""
     format = Ulid()
     ulid = pytest.importorskip("ulid")
@@ -119,7 +124,7 @@ def test_another_implementation() -> None:
         assert abs(other.datetime - format.timestamp(text)) < timedelta(milliseconds=1)
 
 
-def test_a_moment() -> None:
+def test_ulids_of_a_moment() -> None:
     """Within a millisecond ids ascend by steps that cannot be guessed, and tell that millisecond."""
     format = Ulid()
     with clock_at(MOMENT):
@@ -133,7 +138,7 @@ def test_a_moment() -> None:
 
 
 @pytest.mark.parametrize("random_bits", [57, 58])
-def test_overflow(random_bits: int) -> None:
+def test_full_millisecond(random_bits: int) -> None:
     """A millisecond that is full is followed by the next one, ahead of the clock, and order is kept."""
     with clock_at(MOMENT):
         numbers = [clock.ascending(random_bits) for _ in range(1000)]
@@ -142,3 +147,53 @@ def test_overflow(random_bits: int) -> None:
     assert numbers == sorted(set(numbers))
     assert len(times) > 100
     assert max(times) - min(times) == len(times) - 1
+
+
+# --- TypeIDs
+
+
+def vectors(name: str, count: int) -> list[Any]:
+    found: list[Any] = json.loads((VECTORS / f"{name}.json").read_text())
+    assert len(found) == count
+    return [pytest.param(vector, id=vector["name"]) for vector in found]
+
+
+@pytest.mark.parametrize("vector", vectors("valid", 9))
+def test_valid_typeids(vector: dict[str, str]) -> None:
+    """A valid TypeID is accepted, and stands for its UUID."""
+    format = JetifyTypeId(vector["prefix"])
+
+    assert format.validate(vector["typeid"]) == vector["typeid"]
+    assert format.to_int(vector["typeid"]) == uuid.UUID(vector["uuid"]).int
+    assert format.from_int(uuid.UUID(vector["uuid"]).int) == vector["typeid"]
+
+
+@pytest.mark.parametrize("vector", vectors("invalid", 21))
+def test_invalid_typeids(vector: dict[str, str]) -> None:
+    """An invalid TypeID is refused: its prefix cannot be declared, or the rest is malformed."""
+    prefix, found, _ = vector["typeid"].rpartition("_")
+    try:
+        format = JetifyTypeId(prefix)
+    except ConfigurationError:
+        return
+    with pytest.raises(InvalidPublicId):
+        format.validate(vector["typeid"])
+    assert not found or not JetifyTypeId().is_valid(vector["typeid"])
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "ab", "a__b", "a" * 63])
+def test_prefixes_of_typeids(prefix: str) -> None:
+    """Prefixes of the specification can be declared; without one, there is no separator. New ids are of version 7."""
+    format = JetifyTypeId(prefix)
+    text = format.generate()
+
+    assert text.startswith(f"{prefix}_" if prefix else "0")
+    assert uuid.UUID(int=format.to_int(text)).version == 7
+    assert format.prefixed(None) == JetifyTypeId("") == JetifyTypeId()
+
+
+@pytest.mark.parametrize("prefix", ["_a", "a_", "A", "a1", "a-b", "a" * 64, "é", "a\n", " ", 5])
+def test_refused_prefixes_of_typeids(prefix: object) -> None:
+    """Other prefixes are refused."""
+    with pytest.raises(ConfigurationError, match="is not allowed in a TypeID"):
+        JetifyTypeId(prefix)  # type: ignore[arg-type]

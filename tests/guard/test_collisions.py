@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent import futures
+from copy import deepcopy
 from importlib import import_module
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from support.attached import OTHER, attach
 from support.marks import on
 from support.members import A, B, Tiny, User
-from support.rows import agree
+from support.retrying import run_transaction
+from support.rows import agree, stored
 from support.ways import (
     Way,
     each_way,
@@ -53,44 +54,6 @@ def test_collision_with_a_row_of_the_same_transaction(session: Session) -> None:
     assert count(session, User) == 3
 
 
-def test_two_equal_ids_in_one_flush(session: Session) -> None:
-    """Two objects of one flush that drew the same id do not keep it both."""
-    with testing.fixed_ids(User, A, A, A, A):
-        users = flush(session, User, [{}] * 4)
-
-    agree(session, users)
-
-
-def test_two_equal_early_ids(session: Session) -> None:
-    """Ids that were seen before the flush are not replaced: if two are equal, the database raises its error."""
-    with testing.fixed_ids(User, A, A):
-        users = [User(), User()]
-        assert users[0].public_id == users[1].public_id == A
-        session.add_all(users)
-        with pytest.raises(IntegrityError):
-            session.flush()
-
-
-def test_many_collisions_in_one_batch(session: Session) -> None:
-    """Of a thousand rows, every third collides with a committed row."""
-    old = flush(session, User, [{"name": "old"}] * 334)
-    session.commit()
-    taken = iter([user.public_id for user in old])
-    fresh = NanoId()
-    planned = [next(taken) if number % 3 == 0 else fresh.generate() for number in range(1000)]
-    # MySQL returns no keys of many rows, so a flush sends one after the other, and a collided one draws before the next
-    is_alone = not session.get_bind().dialect.insert_executemany_returning
-    drawn = [[one, fresh.generate()] if is_alone and at % 3 == 0 else [one] for at, one in enumerate(planned)]
-    with testing.fixed_ids(User, *chain(*drawn)):
-        users = flush(session, User, [{"name": str(number)} for number in range(1000)])
-
-    agree(session, users)
-    names = dict(session.connection().execute(select(User.__table__.c.id, User.__table__.c.name)).all())
-    assert all(names[user.id] == user.name for user in users)
-    kept = [user.public_id for number, user in enumerate(users) if number % 3]
-    assert kept == [public_id for number, public_id in enumerate(planned) if number % 3]
-
-
 @each_way(flush, execute)
 def test_full_space(session: Session, write: Way) -> None:
     """A full space is told in bounded time, with the facts, and the transaction stays usable."""
@@ -109,15 +72,6 @@ def test_full_space(session: Session, write: Way) -> None:
     session.commit()
 
     assert (count(session, Tiny), count(session, User)) == (36, 1)
-
-
-@each_way(flush, execute)
-def test_more_rows_than_ids(session: Session, write: Way) -> None:
-    """The rows of the statement itself take ids, also where the database has undone them."""
-    with pytest.raises(PublicIdCollision) as caught:
-        write(session, Tiny, numbers(40))
-
-    assert caught.value.capacity == 36
 
 
 def execute_core_values(session: Session, model: Any, rows: list[dict[str, Any]]) -> list[Any]:
@@ -182,40 +136,48 @@ def test_given_duplicate_is_an_integrity_error(session: Session, rows: int) -> N
         session.rollback()
         with pytest.raises(IntegrityError):
             write(session, User, [{"public_id": A}, *({"public_id": f"{at:012}"} for at in range(rows - 1))])
-
-
-def test_foreign_keys_follow(session: Session) -> None:
-    """A foreign-key violation is no collision either."""
-    if session.get_bind().dialect.name == "sqlite":
-        session.execute(text("PRAGMA foreign_keys=ON"))
+    session.rollback()
     with pytest.raises(IntegrityError):
-        flush(session, User, [{"team_id": 999}])
+        execute_values(session, User, [*[{"name": "made"}] * (rows - 1), {"name": "given", "public_id": A}])
 
 
 @on("postgresql", "mysql", "mariadb")
 def test_waiting_for_another_transaction(engine: Engine) -> None:
     """A row that another transaction commits while this one waits for it is a collision like any other."""
-    done = threading.Event()
-    result: list[User] = []
 
-    def second() -> None:
+    def second() -> list[User]:
         with Session(engine, expire_on_commit=False) as session, testing.fixed_ids(User, A):
-            result.extend(flush(session, User, [{"name": "second"}]))
+            users = flush(session, User, [{"name": "second"}])
             session.commit()
-        done.set()
+        return users
 
-    with Session(engine) as session:
+    with Session(engine) as session, futures.ThreadPoolExecutor(1) as threads:
         flush(session, User, [{"public_id": A}])
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert not done.wait(0.3), "the second INSERT did not wait"
+        users = threads.submit(second)
+        with pytest.raises(futures.TimeoutError):  # it waits
+            users.result(0.3)
         session.commit()
-        thread.join(20)
 
-    assert done.is_set()
-    assert result[0].public_id != A
+        agree(session, users.result(20))
+    assert users.result()[0].public_id != A
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_several_writers(engine: Engine) -> None:
+    """Four threads share the ids of a narrow space, in transactions that are repeated after a deadlock."""
+
+    def write(number: int) -> list[tuple[int, str]]:
+        def work(session: Session) -> list[tuple[int, str]]:
+            return [(each.id, each.public_id) for each in flush(session, Tiny, [{"number": number}] * 4)]
+
+        return [row for _ in range(2) for row in run_transaction(lambda: Session(engine), work, attempts=20)]
+
+    with futures.ThreadPoolExecutor(4) as threads:
+        rows = [row for written in threads.map(write, range(4)) for row in written]
+
     with Session(engine) as session:
-        agree(session, result)
+        assert stored(session, Tiny) == dict(rows)
+    assert len(rows) == 4 * 2 * 4
 
 
 @pytest.mark.parametrize("rows", [1, 30])
@@ -314,24 +276,15 @@ def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -
 
 def test_connection_handed_to_another_thread(engine: Engine) -> None:
     """Threads share the compiled INSERT, and connections that go back to the pool, without traces of each other."""
-    failures: list[BaseException] = []
 
     def work() -> None:
-        try:
-            with Session(engine) as session:
-                agree(session, flush(session, User, [{}] * 50))
-                session.commit()
-        except BaseException as error:
-            failures.append(error)
+        with Session(engine) as session:
+            agree(session, flush(session, User, [{}] * 50))
+            session.commit()
 
-    for _ in range(3):
-        threads = [threading.Thread(target=work) for _ in range(1 if engine.dialect.name == "sqlite" else 6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    assert not failures
+    with futures.ThreadPoolExecutor(1 if engine.name == "sqlite" else 6) as threads:
+        for done in [threads.submit(work) for _ in range(18)]:
+            done.result()
 
 
 @on("sqlite")
@@ -377,27 +330,34 @@ def test_two_equal_ids_in_one_statement(session: Session, is_upsert: bool) -> No
     assert dict(session.execute(select(User.name, User.public_id)).all()) == {"first": A, "second": B}
 
 
+@pytest.mark.parametrize("given", [A, func.lower(A.upper())], ids=["text", "SQL"])
 @pytest.mark.parametrize("order", [1, -1])
-def test_values_with_one_made_id(session: Session, order: int) -> None:
-    """The rows of ``insert().values([…])`` are stored if the id of one of them is made, and those of others are SQL."""
-    rows: list[dict[str, Any]] = [{"name": "a"}, {"name": "b", "public_id": func.lower("BBBBBBBBBBBB")}]
-    session.execute(insert(User).values(rows[::order]))
+def test_values_with_one_made_id(session: Session, order: int, given: Any) -> None:
+    """Of two equal ids in ``insert().values([…])``, the one that is made is replaced, in whatever order they stand."""
+    rows: list[dict[str, Any]] = [{"name": "made"}, {"name": "given", "public_id": given}]
+    with testing.fixed_ids(User, A, B):
+        session.execute(insert(User).values(rows[::order]))
 
-    assert session.scalars(select(User.name).order_by(User.name)).all() == ["a", "b"]
+    assert dict(session.execute(select(User.name, User.public_id)).all()) == {"made": B, "given": A}
 
 
-def test_listener_that_passes_tuples(session: Session, engine: Engine) -> None:
-    """Many parameter sets are retried, whatever sequence a listener has made of them."""
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_listener_that_passes_rows_of_its_own(session: Session, engine: Engine, kind: type[Any]) -> None:
+    """Many parameter sets are retried, whatever sequence a listener has made of them, which stays as it was."""
+    passed: list[tuple[Any, Any]] = []
 
     @event.listens_for(engine, "before_cursor_execute", retval=True)
     def pass_on(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> Any:
-        return statement, tuple(parameters) if many else parameters
+        parameters = kind(parameters) if many else parameters
+        passed.append((parameters, deepcopy(parameters)))
+        return statement, parameters
 
     flush(session, User, [{"public_id": A}])
     with testing.collisions(User, A):
         session.execute(insert(User), [{"name": "first"}, {"name": "second"}])
 
     assert count(session, User) == 3
+    assert all(parameters == before for parameters, before in passed)
 
 
 @on("sqlite", "mysql", "mariadb")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,21 +11,15 @@ from sqlalchemy import Connection, Engine, MetaData, String, event, func, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.async_tables import session_on
 from support.marks import on, on_async
 from support.members import A, B
+from support.rights import user_with
 from support.rows import agree
+from support.shapes import new_base
 from support.ways import Way, each_way, execute, execute_returning, flush, insert_in_bulk, numbers
 
-from sqlalchemy_public_id import (
-    NanoId,
-    ObjectId,
-    PublicIdCollision,
-    PublicIdMixin,
-    Uuid4,
-    guard,
-    public_id_column,
-    testing,
-)
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Uuid4, bigint_key, guard, public_id_column, testing
 
 pytestmark = pytest.mark.backend
 
@@ -50,28 +43,6 @@ class Small(PublicIdMixin, Base):
     number: Mapped[int | None]
 
 
-class ByUuid(PublicIdMixin, Base):
-    __tablename__ = "by_uuid"
-    __public_id__ = Uuid4()
-    number: Mapped[int | None]
-
-
-class ByBytes(PublicIdMixin, Base):
-    __tablename__ = "by_bytes"
-    __public_id__ = ObjectId()
-    number: Mapped[int | None]
-
-
-class Quoted(Base):
-    """A column whose name has to be quoted."""
-
-    __tablename__ = "quoted"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    code: Mapped[str] = public_id_column(NanoId(), name="The code, (short)")
-    number: Mapped[int | None]
-
-
-TWENTY = "0123456789abcdefghij"
 member = Member.__table__
 
 ALL_WAYS = each_way(flush, insert_in_bulk, execute, execute_returning)
@@ -82,47 +53,23 @@ def tables(create: Callable[[MetaData], None]) -> None:
     create(Base.metadata)
 
 
-# --- rows of another tenant
-
-
 @pytest.fixture
-def role(engine: Engine, tables: None) -> Iterator[str]:
-    """A role that may insert, and nothing else."""
-    name = f"public_id_writer_{os.getpid()}"
+def tenant(engine: Engine, new_engine: Callable[..., Engine], tables: None) -> Iterator[Engine]:
+    """An engine of the tenant "me", who sees its own members only: not that of another one, whose id is A."""
     with engine.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {name}"))
-        connection.execute(text(f"GRANT INSERT ON ALL TABLES IN SCHEMA public TO {name}"))
-        connection.execute(text(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {name}"))
-    yield name
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP OWNED BY {name}"))
-        connection.execute(text(f"DROP ROLE {name}"))
-
-
-@pytest.fixture
-def tenant(engine: Engine, role: str) -> Callable[[Session], None]:
-    """Make a session that of the tenant "me", which sees its own members only."""
-    with engine.begin() as connection:
-        connection.execute(text(f"GRANT ALL ON member TO {role}"))
+        connection.execute(insert(member).values(tenant="other", public_id=A))
         connection.execute(text("ALTER TABLE member ENABLE ROW LEVEL SECURITY"))
-        connection.execute(text("CREATE POLICY own ON member USING (tenant = current_setting('app.tenant'))"))
-
-    def become(session: Session) -> None:
-        session.execute(text(f"SET LOCAL ROLE {role}"))
-        session.execute(text("SET LOCAL app.tenant = 'me'"))
-
-    return become
+        connection.execute(text("CREATE POLICY own ON member USING (tenant = 'me')"))
+    with user_with(engine, "ALL", "member") as url:
+        yield new_engine(engine.name, url)
 
 
 @on("postgresql")
 @ALL_WAYS
 @pytest.mark.parametrize("rows", [1, 3])
-def test_row_of_another_tenant(engine: Engine, tenant: Callable[[Session], None], write: Way, rows: int) -> None:
+def test_row_of_another_tenant(tenant: Engine, write: Way, rows: int) -> None:
     """A collision with a row that row-level security hides is retried as any other."""
-    with Session(engine) as session:
-        session.add(Member(tenant="other", public_id=A))
-        session.commit()
-        tenant(session)
+    with Session(tenant) as session:
         with testing.collisions(Member, A):
             objects = write(session, Member, [{"tenant": "me"}] * rows)
 
@@ -133,17 +80,19 @@ def test_row_of_another_tenant(engine: Engine, tenant: Callable[[Session], None]
 
 @on("postgresql")
 @pytest.mark.parametrize("rows", [1, 3])
-def test_given_id_of_another_tenant(engine: Engine, tenant: Callable[[Session], None], rows: int) -> None:
+def test_given_id_of_another_tenant(tenant: Engine, rows: int) -> None:
     """An id that the caller gave is not replaced, though nobody can see whose it is."""
-    with Session(engine) as session:
-        session.add(Member(tenant="other", public_id=A))
-        session.commit()
-        tenant(session)
-        with pytest.raises(IntegrityError, match="public_id"):
-            flush(session, Member, [{"tenant": "me", "public_id": A}, *[{"tenant": "me"}] * (rows - 1)])
+    with Session(tenant) as session, pytest.raises(IntegrityError, match="public_id"):
+        flush(session, Member, [{"tenant": "me", "public_id": A}, *[{"tenant": "me"}] * (rows - 1)])
 
 
-# --- a role without SELECT
+@pytest.fixture
+def writer(engine: Engine, new_engine: Callable[..., Engine], tables: None) -> Iterator[Engine]:
+    """An engine, guarded, of a user who may insert and not select."""
+    with user_with(engine, "INSERT", "member") as url:
+        own = new_engine(engine.name, url)
+        guard.install(own)
+        yield own
 
 
 def add_members(connection: Connection, rows: int, **more: str) -> None:
@@ -152,27 +101,6 @@ def add_members(connection: Connection, rows: int, **more: str) -> None:
         connection.execute(statement.values(tenant="me", **more))
     else:
         connection.execute(statement, [{"tenant": "me", **more} for _ in range(rows)])
-
-
-@pytest.fixture
-def writer(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], engine: Engine) -> Iterator[Engine]:
-    """An engine, guarded, whose connections may insert and not select."""
-    if engine.name == "postgresql":
-        own, role = new_engine(engine.name, engine.url), request.getfixturevalue("role")
-        event.listen(own, "begin", lambda connection: connection.exec_driver_sql(f"SET LOCAL ROLE {role}"))
-        guard.install(own)
-        yield own
-        return
-    request.getfixturevalue("tables")
-    name = f"public_id_{os.getpid()}"
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE USER {name}@'%'"))
-        connection.execute(text(f"GRANT INSERT ON member TO {name}@'%'"))
-    own = new_engine(engine.name, engine.url.set(username=name))
-    guard.install(own)
-    yield own
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP USER {name}@'%'"))
 
 
 @on("postgresql", "mysql", "mariadb")
@@ -189,24 +117,6 @@ def test_collision_without_the_right_to_read(engine: Engine, writer: Engine, row
         assert connection.scalar(select(func.count()).select_from(member)) == 1 + 2 * rows
     with writer.connect() as connection, pytest.raises(IntegrityError, match="email"):
         add_members(connection, rows, email="a@example.org")
-
-
-@on("postgresql")
-@pytest.mark.parametrize("rows", [1, 3])
-def test_full_space_without_the_right_to_read(engine: Engine, writer: Engine, rows: int) -> None:
-    """A full space is told to a role that may not read the table, and the transaction stays usable."""
-    with Session(engine) as session:
-        flush(session, Small, numbers(36))
-        session.commit()
-    with writer.begin() as connection:
-        with pytest.raises(PublicIdCollision) as caught:
-            connection.execute(insert(Small.__table__).inline(), numbers(rows))
-        add_members(connection, 1)
-
-    assert caught.value.capacity == 36
-
-
-# --- rows that were committed since the snapshot
 
 
 @pytest.fixture
@@ -228,13 +138,13 @@ def begun(session: Session, engine: Engine, *rows: Any) -> None:
 @ALL_WAYS
 def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, write: Way) -> None:
     """With twenty ids taken out of sight, those that are free are found."""
+    taken = list("0123456789abcdefghij")
     with Session(strict) as session:
-        begun(session, engine, *(Small(public_id=each) for each in TWENTY))
+        begun(session, engine, *(Small(public_id=each) for each in taken))
         for _ in range(3):
             write(session, Small, numbers(4))
 
-        taken = session.scalars(select(Small.public_id).where(Small.public_id.not_in(list(TWENTY)))).all()
-        assert len(taken) == 12
+        assert len(session.scalars(select(Small.public_id).where(Small.public_id.not_in(taken))).all()) == 12
 
 
 @on("postgresql")
@@ -278,17 +188,30 @@ def test_missing_id_is_no_hindrance(engine: Engine, strict: Engine) -> None:
 
 
 @on("postgresql")
-@pytest.mark.parametrize("column", [ByUuid.public_id, ByBytes.public_id, Quoted.code], ids=lambda column: column.key)
-def test_ids_are_recognised(engine: Engine, strict: Engine, column: Any) -> None:
-    """As numbers, as bytes, and in a column whose name has to be quoted."""
-    model, attribute = column.class_, column.key
-    taken, *others = column.type.id_format.generate_many(5)
-    with Session(strict) as session:
-        begun(session, engine, model(**{attribute: taken}))
-        with testing.fixed_ids(model, others[0], taken, others[1], others[2], attribute=attribute):
-            execute(session, model, numbers(3))
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [(Uuid4(), "code"), (ObjectId(), "code"), (NanoId(), "The code, (short)")],
+    ids=["number", "bytes", "quoted name"],
+)
+def test_ids_are_recognised(
+    create: Callable[[MetaData], None], engine: Engine, strict: Engine, format: Any, name: str
+) -> None:
+    """The id that the database names is found as a number, as bytes, and in a column whose name has to be quoted."""
 
-        assert set(session.scalars(select(column))) == {others[0], others[1], others[2]}
+    class Coded(new_base()):
+        __tablename__ = "coded"
+        id: Mapped[int] = bigint_key()
+        code: Mapped[str] = public_id_column(format, name=name)
+        number: Mapped[int | None]
+
+    create(Coded.metadata)
+    taken, *others = format.generate_many(4)
+    with Session(strict) as session:
+        begun(session, engine, Coded(code=taken))
+        with testing.fixed_ids(Coded, others[0], taken, others[1], others[2], attribute="code"):
+            execute(session, Coded, numbers(3))
+
+        assert set(session.scalars(select(Coded.code))) == {*others}
 
 
 @on_async("postgresql")
@@ -296,8 +219,8 @@ def test_each_driver_names_the_id(async_engine: AsyncEngine) -> None:
     """The asynchronous drivers tell which id it was, too."""
     strict_engine = async_engine.execution_options(isolation_level="REPEATABLE READ")
 
-    async def work(session: AsyncSession) -> None:
-        async with AsyncSession(strict_engine) as own:
+    async def story() -> None:
+        async with session_on(async_engine, Base.metadata) as session, AsyncSession(strict_engine) as own:
             await own.scalar(select(func.count()).select_from(Small))
             session.add(Small(public_id="a"))
             await session.commit()
@@ -305,31 +228,9 @@ def test_each_driver_names_the_id(async_engine: AsyncEngine) -> None:
                 await own.run_sync(flush, Small, numbers(3))
 
             assert set(await own.scalars(select(Small.public_id))) == {"x", "y", "z"}
+            await own.rollback()
 
-    in_async_session(async_engine, work)
-
-
-@on_async("postgresql")
-@pytest.mark.parametrize("rows", [1, 3])
-def test_each_driver_without_the_right_to_read(async_engine: AsyncEngine, rows: int) -> None:
-    """The asynchronous drivers tell that a right is missing, too."""
-    name = f"public_id_async_{os.getpid()}"
-
-    async def work(session: AsyncSession) -> None:
-        connection = await session.connection()
-        await connection.execute(insert(member).values(public_id=A))
-        for statement in (f"CREATE ROLE {name}", f"GRANT INSERT ON member TO {name}"):
-            await connection.execute(text(statement))
-        await connection.execute(text(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {name}"))
-        await connection.execute(text(f"SET LOCAL ROLE {name}"))
-        with testing.collisions(Member, A):
-            await connection.run_sync(add_members, rows)
-        await connection.execute(text("RESET ROLE"))
-
-        assert await connection.scalar(select(func.count()).select_from(member)) == 1 + rows
-        await session.rollback()  # the role goes, too
-
-    in_async_session(async_engine, work)
+    asyncio.run(story())
 
 
 @on("postgresql")
@@ -353,68 +254,24 @@ def test_few_collisions_read_nothing(
     assert sent == (["INSERT"] if rows == 2 else ["INSERT", "SELECT"])
 
 
-# --- a space that is full
-
-
-@on("postgresql")
-def test_full_space_that_is_hidden(engine: Engine, strict: Engine) -> None:
-    """A space that others have filled since the transaction began is told as any full one."""
-    with Session(strict) as session:
-        begun(session, engine, *(Small(public_id=each) for each in "0123456789abcdefghijklmnopqrstuvwxyz"))
-        with pytest.raises(PublicIdCollision):
-            flush(session, Small, [{}])
-
-
-# --- outcomes that are not told at once
-
-
 @on_async("postgresql")
 @pytest.mark.parametrize("email", ["a@example.org", "b@example.org"], ids=["another column", "public id"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_streamed_insert_loses_nothing(async_engine: AsyncEngine, email: str, rows: int) -> None:
     """A streamed INSERT is not retried, and whatever keeps its row out is an error."""
 
-    async def work(session: AsyncSession) -> None:
-        session.add(Member(email="a@example.org", public_id=A))
-        await session.flush()
-        statement = insert(Member).returning(Member.public_id)
-        values = [{"email": email if not number else f"{number}"} for number in range(rows)]
-        with testing.fixed_ids(Member, A if email[0] == "b" else B), pytest.raises(Exception) as caught:
-            await (await session.stream(statement, values)).all()
+    async def story() -> None:
+        async with session_on(async_engine, Base.metadata) as session:
+            session.add(Member(email="a@example.org", public_id=A))
+            await session.flush()
+            statement = insert(Member).returning(Member.public_id)
+            values = [{"email": email if not number else f"{number}"} for number in range(rows)]
+            with testing.fixed_ids(Member, A if email[0] == "b" else B), pytest.raises(Exception) as caught:
+                await (await session.stream(statement, values)).all()
 
-        assert any(word in str(caught.value) for word in ("email", "public_id", 'near "INSERT"'))
+            assert any(word in str(caught.value) for word in ("email", "public_id", 'near "INSERT"'))
 
-    in_async_session(async_engine, work)
-
-
-@on_async("postgresql")
-def test_streamed_insert_without_a_collision(async_engine: AsyncEngine) -> None:
-    """A streamed INSERT gives its rows."""
-
-    async def work(session: AsyncSession) -> None:
-        with testing.fixed_ids(Member, B):
-            found = await session.stream(insert(Member).returning(Member.public_id), [{"email": "x"}])
-
-            assert (await found.all()) == [(B,)]
-
-    if async_engine.dialect.driver == "asyncpg":  # psycopg cannot stream an INSERT, with the library or without
-        in_async_session(async_engine, work)
-
-
-def in_async_session(engine: AsyncEngine, work: Callable[[AsyncSession], Any]) -> None:
-    async def main() -> None:
-        async with engine.begin() as connection:
-            await connection.run_sync(Base.metadata.drop_all)
-            await connection.run_sync(Base.metadata.create_all)
-        try:
-            async with AsyncSession(engine) as session:
-                await work(session)
-        finally:
-            async with engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await engine.dispose()
-
-    asyncio.run(main())
+    asyncio.run(story())
 
 
 @on("postgresql")

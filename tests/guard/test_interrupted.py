@@ -9,32 +9,24 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, create_engine, event, func, insert, select
+from sqlalchemy import Engine, create_engine, event, func, insert, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from sqlalchemy.orm import Session
+from support.async_tables import session_on
 from support.connections import kill, number_of
 from support.interrupt import interrupted
 from support.marks import on, on_async
-from support.ways import Rows, Way, each_way, execute, execute_returning, execute_values, flush, numbers
+from support.members import A, Base, User
+from support.ways import Rows, Way, each_way, execute, execute_returning, execute_values, flush
 
 from conftest import url_of
-from sqlalchemy_public_id import PublicIdMixin, guard, testing
+from sqlalchemy_public_id import guard, testing
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class Item(PublicIdMixin, Base):
-    __tablename__ = "item"
-    number: Mapped[int]
-
-
-A = "a" * 12
-ROWS = numbers(3, first=1)
+ROWS: Rows = [{"name": str(number)} for number in range(3)]
 
 
 def flush_one(session: Session, model: Any, rows: Rows) -> list[Any]:
@@ -45,11 +37,10 @@ ALL_WAYS = each_way(flush_one, flush, execute, execute_values, execute_returning
 
 
 @pytest.fixture
-def stored(create: Callable[[MetaData], None], engine: Engine) -> None:
+def stored(members: None, engine: Engine) -> None:
     """One row, whose id will be drawn again."""
-    create(Base.metadata)
     with Session(engine) as session:
-        session.add(Item(public_id=A, number=0))
+        session.add(User(public_id=A))
         session.commit()
 
 
@@ -106,12 +97,12 @@ def test_interrupt_frees_the_file(new_engine: Callable[..., Engine], engine: Eng
         session.connection()
         # the second statement is that which is run again, or the SELECT that finds out what has collided
         when = "after" if after else "before"
-        with interrupted(own, 2, when=when), testing.fixed_ids(Item, A), pytest.raises(KeyboardInterrupt):
-            write(session, Item, ROWS)
+        with interrupted(own, 2, when=when), testing.fixed_ids(User, A), pytest.raises(KeyboardInterrupt):
+            write(session, User, ROWS)
     with Session(own) as session:
-        session.add(Item(number=9))
+        session.add(User())
         session.commit()
-        assert session.scalar(select(func.count()).select_from(Item)) == 2
+        assert session.scalar(select(func.count()).select_from(User)) == 2
 
 
 @on_async("sqlite")
@@ -124,21 +115,21 @@ def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, write: Way) ->
         begin_immediate(async_engine.sync_engine)
         async with async_engine.begin() as connection:
             await connection.run_sync(Base.metadata.create_all)
-            await connection.execute(insert(Item).values(public_id=A, number=0))
+            await connection.execute(insert(User).values(public_id=A))
 
         async def work() -> None:
             task: Any = asyncio.current_task()
             async with AsyncSession(async_engine) as session:
                 await session.connection()
-                with before_call(2, async_engine.sync_engine, task.cancel), testing.fixed_ids(Item, A):
-                    await session.run_sync(write, Item, ROWS)
+                with before_call(2, async_engine.sync_engine, task.cancel), testing.fixed_ids(User, A):
+                    await session.run_sync(write, User, ROWS)
 
         with pytest.raises(asyncio.CancelledError):
             await asyncio.create_task(work())
         async with async_engine.execution_options(logging_token="other").begin() as connection:
             await connection.exec_driver_sql("PRAGMA busy_timeout = 0")
-            await connection.execute(insert(Item).values(number=9))
-            assert await connection.scalar(select(func.count()).select_from(Item)) == 2
+            await connection.execute(insert(User).values(name="other"))
+            assert await connection.scalar(select(func.count()).select_from(User)) == 2
         await async_engine.dispose()
 
     asyncio.run(main())
@@ -160,13 +151,13 @@ def test_listener_that_raises(stored: None, engine: Engine) -> None:
             raise Stop
 
     with engine.begin() as connection:
-        with testing.fixed_ids(Item, A), pytest.raises(Stop):
-            connection.execute(insert(Item.__table__).values(ROWS))
+        with testing.fixed_ids(User, A), pytest.raises(Stop):
+            connection.execute(insert(User.__table__).values(ROWS))
         event.remove(engine, "before_cursor_execute", refuse)
-        assert connection.scalar(select(func.count()).select_from(Item)) == 1
-        connection.execute(insert(Item.__table__).values(number=9))
+        assert connection.scalar(select(func.count()).select_from(User)) == 1
+        connection.execute(insert(User.__table__).values(name="other"))
     with engine.connect() as connection:
-        assert connection.scalar(select(func.count()).select_from(Item)) == 2
+        assert connection.scalar(select(func.count()).select_from(User)) == 2
 
 
 # --- lost connections
@@ -174,42 +165,36 @@ def test_listener_that_raises(stored: None, engine: Engine) -> None:
 
 def lose_and_go_on(session: Session, engine: Engine, write: Way, call: int, *, after: bool = False) -> None:
     """Lose the connection at one of the statements of a retry; the caller is told, and may begin again."""
-    session.add(Item(public_id=A, number=0))
+    session.add(User(public_id=A))
     session.commit()
     number, other = number_of(session), create_engine(url_of(engine.dialect.name))
     lose = before_call(call, engine, lambda: kill(other, number), after=after)
-    with lose, testing.fixed_ids(Item, A):
-        lost = None
+    lost = None
+    with lose, testing.fixed_ids(User, A):
         try:
-            write(session, Item, ROWS)
+            write(session, User, ROWS)
         except DBAPIError as error:
             lost = error
     session.rollback()
 
     assert lost.connection_invalidated if lost else call > 2  # there were not so many statements
-    assert session.scalar(select(func.count()).select_from(Item)) == 1
-    session.add(Item(number=9))
+    assert session.scalar(select(func.count()).select_from(User)) == 1
+    session.add(User())
     session.commit()
 
 
 @on("postgresql", "mysql", "mariadb")
 @ALL_WAYS
 @pytest.mark.parametrize("call", [2, 3, 4, 5])
-def test_lost_connection(
-    create: Callable[[MetaData], None], session: Session, engine: Engine, write: Way, call: int
-) -> None:
+def test_lost_connection(members: None, session: Session, engine: Engine, write: Way, call: int) -> None:
     """A connection that is lost in a retry is an error that says so, and not one about the transaction."""
-    create(Base.metadata)
     lose_and_go_on(session, engine, write, call)
 
 
 @on("postgresql")
 @pytest.mark.parametrize("call", [1, 3])
-def test_connection_lost_before_a_savepoint(
-    create: Callable[[MetaData], None], session: Session, engine: Engine, call: int
-) -> None:
+def test_connection_lost_before_a_savepoint(members: None, session: Session, engine: Engine, call: int) -> None:
     """The same where it is the guard's own SAVEPOINT that finds the connection lost, or its RELEASE."""
-    create(Base.metadata)
     lose_and_go_on(session, engine, flush_one, call, after=True)
 
 
@@ -218,16 +203,8 @@ def test_connection_lost_before_a_savepoint(
 def test_lost_connection_of_each_driver(async_engine: AsyncEngine, write: Way) -> None:
     """The same with the asynchronous drivers."""
 
-    async def main() -> None:
-        async with async_engine.begin() as connection:
-            await connection.run_sync(Base.metadata.drop_all)
-            await connection.run_sync(Base.metadata.create_all)
-        try:
-            async with AsyncSession(async_engine) as session:
-                await session.run_sync(lose_and_go_on, async_engine.sync_engine, write, 2)
-        finally:
-            async with async_engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await async_engine.dispose()
+    async def story() -> None:
+        async with session_on(async_engine, Base.metadata) as session:
+            await session.run_sync(lose_and_go_on, async_engine.sync_engine, write, 2)
 
-    asyncio.run(main())
+    asyncio.run(story())

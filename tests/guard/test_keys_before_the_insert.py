@@ -2,61 +2,46 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import BigInteger, MetaData, Sequence, String, Uuid, func, select
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, mapped_column
 from support.marks import on
 from support.members import A
+from support.shapes import new_base
 from support.ways import Way, each_way, execute_core, flush
 
-from sqlalchemy_public_id import PublicIdColumnMixin, PublicIdMixin, testing
+from sqlalchemy_public_id import PublicIdColumnMixin, bigint_key, testing
 
-pytestmark = [pytest.mark.backend, on("postgresql")]
-
-WITHOUT_RETURNING = {"implicit_returning": False}
-
-
-class Base(DeclarativeBase):
-    metadata = MetaData()
+KEYS: dict[str, Callable[[], Any]] = {
+    "identity": bigint_key,
+    "sequence": lambda: mapped_column(BigInteger, Sequence("keyed_key"), primary_key=True),
+    "function": lambda: mapped_column(Uuid, default=func.gen_random_uuid(), primary_key=True),
+}
 
 
-class OfIdentity(PublicIdMixin, Base):
-    __tablename__ = "of_identity"
-    __table_args__ = WITHOUT_RETURNING
-    name: Mapped[str] = mapped_column(String(9))
-
-
-class OfSequence(PublicIdColumnMixin, Base):
-    __tablename__ = "of_sequence"
-    __table_args__ = WITHOUT_RETURNING
-    id: Mapped[int] = mapped_column(BigInteger, Sequence("of_sequence_key"), primary_key=True)
-    name: Mapped[str] = mapped_column(String(9))
-
-
-class OfFunction(PublicIdColumnMixin, Base):
-    __tablename__ = "of_function"
-    __table_args__ = WITHOUT_RETURNING
-    id: Mapped[uuid.UUID] = mapped_column(Uuid, default=func.gen_random_uuid(), primary_key=True)
-    name: Mapped[str] = mapped_column(String(9))
-
-
-@pytest.fixture(autouse=True)
-def _tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
-
-
+@pytest.mark.backend
+@on("postgresql")
 @each_way(flush, execute_core)
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("model", [OfIdentity, OfSequence, OfFunction])
-def test_without_returning(session: Session, model: type[Any], write: Way, rows: int) -> None:
+@pytest.mark.parametrize("key", KEYS)
+def test_without_returning(
+    create: Callable[[MetaData], None], session: Session, key: str, write: Way, rows: int
+) -> None:
     """A table with ``implicit_returning=False`` takes rows, whatever makes its keys, and retries a collision."""
-    write(session, model, [{"public_id": A, "name": "first"}])
-    with testing.collisions(model, A):
-        write(session, model, [{"name": str(number)} for number in range(rows)])
+
+    class Keyed(PublicIdColumnMixin, new_base()):
+        __tablename__ = "keyed"
+        __table_args__ = {"implicit_returning": False}  # noqa: RUF012
+        id: Mapped[Any] = KEYS[key]()
+        name: Mapped[str] = mapped_column(String(9))
+
+    create(Keyed.metadata)
+    write(session, Keyed, [{"public_id": A, "name": "first"}])
+    with testing.collisions(Keyed, A):
+        write(session, Keyed, [{"name": str(number)} for number in range(rows)])
     session.commit()
 
-    assert session.scalar(select(func.count(model.public_id.distinct()))) == 1 + rows
+    assert session.scalar(select(func.count(Keyed.public_id.distinct()))) == 1 + rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -12,42 +13,27 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, String, delete, func, insert, select, text
+from sqlalchemy import Engine, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from support.marks import on
+from support.members import A, User
 from support.ways import Rows, Way, each_way, execute, execute_values, flush
 
-from sqlalchemy_public_id import PublicIdMixin, idempotency
+from sqlalchemy_public_id import idempotency
 
-pytestmark = pytest.mark.backend
-
-ID = "a" * 12
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
 
 class TimeLimit(Exception):
     """What the handler raises."""
 
 
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class Job(PublicIdMixin, Base):
-    __tablename__ = "job"
-    code: Mapped[str | None] = mapped_column(String(9), unique=True)
-
-
-@pytest.fixture(autouse=True)
-def _tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
-
-
 # --- while an INSERT waits for another transaction
 
 
 def insert_once(session: Session, model: Any, rows: Rows) -> list[Any]:
-    return [idempotency.insert_once(session, model(public_id=ID, **rows[-1]))]
+    return [idempotency.insert_once(session, model(public_id=A, **rows[-1]))]
 
 
 @contextmanager
@@ -70,7 +56,7 @@ def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
 
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("error", [TimeLimit, KeyboardInterrupt])
-@pytest.mark.parametrize("rows", [[{"code": "taken"}], [{"code": "free"}, {"code": "taken"}]], ids=["one", "two"])
+@pytest.mark.parametrize("rows", [[{"email": "taken"}], [{"email": "free"}, {"email": "taken"}]], ids=["one", "two"])
 @each_way(flush, execute, execute_values, insert_once)
 def test_limit_while_an_insert_waits(
     database: str,
@@ -83,12 +69,12 @@ def test_limit_while_an_insert_waits(
     """After a limit has ended the wait for another transaction, no row is stored, and the pool works."""
     own = new_engine(database, engine.url, pool_size=1, max_overflow=0, pool_timeout=3)
     with engine.connect() as other:
-        other.execute(insert(Job.__table__), {"code": "taken"})
+        other.execute(insert(User.__table__), {"email": "taken"})
         session = Session(own)
         session.connection()
         # drivers answer the ROLLBACK of a connection whose statement was interrupted with an error
         with pytest.raises((error, SQLAlchemyError)), time_limit(0.2, error):
-            write(session, Job, rows)
+            write(session, User, rows)
         with suppress(SQLAlchemyError):
             session.rollback()
         session.close()
@@ -98,7 +84,7 @@ def test_limit_while_an_insert_waits(
         with own.begin() as connection:
             assert connection.scalar(select(number)) == number
     with Session(own) as session:
-        assert session.scalar(select(func.count()).select_from(Job)) == 0
+        assert session.scalar(select(func.count()).select_from(User)) == 0
 
 
 # --- between two lines of insert_once()
@@ -107,39 +93,35 @@ def test_limit_while_an_insert_waits(
 PLACES = ("idempotency/__init__.py", "idempotency/backrefs.py", "idempotency/contents.py")
 
 
-class Limit:
-    """Raises a :class:`TimeLimit` before the line *number* that is executed of :data:`PLACES`."""
+def call_with_limit(engine: Engine, number: int) -> str:
+    """Call ``insert_once()``, with a :class:`TimeLimit` before the line *number* that is executed of :data:`PLACES`.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.lines = 0
-        self.place = ""
+    It has a session of its own: one that a limit leaves in the end of a ``with`` is lost.
 
-    def __enter__(self) -> Limit:
-        self._before = sys.gettrace()
-        sys.settrace(self._on_call)
-        return self
+    :returns: the place of the limit; ``""`` if there were fewer lines.
+    """
+    lines, place = 0, ""
 
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
-
-    def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._on_line if frame.f_code.co_filename.replace(os.sep, "/").endswith(PLACES) else None
-
-    def _on_line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        self.lines += event == "line"
-        if event == "line" and self.lines == self.number:
-            self.place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines, place
+        if event == "call":
+            return trace if frame.f_code.co_filename.replace(os.sep, "/").endswith(PLACES) else None
+        lines += event == "line"
+        if event == "line" and lines == number:
+            place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
             raise TimeLimit
-        return self._on_line
+        return trace
 
-
-def call_with_limit(engine: Engine, limit: Limit) -> None:
-    """Call ``insert_once()`` in a session of its own: one that a limit leaves in the end of a ``with`` is lost."""
+    before = sys.gettrace()
     with Session(engine) as session:
         session.connection()
-        with suppress(TimeLimit), limit:
-            idempotency.insert_once(session, Job(public_id=ID, code="once"))
+        sys.settrace(trace)
+        try:
+            with suppress(TimeLimit):
+                idempotency.insert_once(session, User(public_id=A, email="once"))
+        finally:
+            sys.settrace(before)
+    return place
 
 
 def locks_of(engine: Engine) -> int:
@@ -157,21 +139,21 @@ def test_limit_in_insert_once(
     """Wherever a limit ends ``insert_once()``, no lock stays, and the next call succeeds."""
     own = new_engine(database, engine.url, pool_size=1, max_overflow=0, pool_timeout=3)
     wrong: list[str] = []
-    number, limit = 0, Limit(0)
-    while number == 0 or limit.place:
-        number, limit = number + 1, Limit(number + 1)
+    for number in itertools.count(1):
         with Session(own) as session:
-            session.execute(delete(Job))
+            session.execute(delete(User))
             if is_stored:
-                session.add(Job(public_id=ID, code="once"))
+                session.add(User(public_id=A, email="once"))
             session.commit()
-        call_with_limit(own, limit)
-        if limit.place and locks_of(own):
-            wrong.append(f"a lock stays: {limit.place}")
+        place = call_with_limit(own, number)
+        if not place:
+            break
+        if locks_of(own):
+            wrong.append(f"a lock stays: {place}")
         with Session(own) as session:
-            _, is_new = idempotency.insert_once(session, Job(public_id=ID, code="once"))
+            _, is_new = idempotency.insert_once(session, User(public_id=A, email="once"))
             if is_new is is_stored:
-                wrong.append(f"the row has changed: {limit.place}")
+                wrong.append(f"the row has changed: {place}")
 
     assert number > 20
     assert wrong == []

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, insert
-from sqlalchemy.dialects.mssql import dialect as mssql_dialect
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from sqlalchemy import create_engine, insert
+from sqlalchemy.orm import Session
+from support.members import A, B, C, D, Tiny, User
+from support.ways import flush, numbers
 
-from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
+from sqlalchemy_public_id import PublicIdCollision, guard, testing
 
 NAME = "sqlalchemy_public_id"
-A = "a" * 12
 
-
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class Invoice(PublicIdMixin, Base):
-    __tablename__ = "watched_invoice"
-    number: Mapped[int | None]
-
-
-class Letter(PublicIdMixin, Base):
-    __tablename__ = "watched_letter"
-    __public_id__ = NanoId(length=1, alphabet="AB")
-
-
-@pytest.fixture(autouse=True)
-def _tables(create: Callable[[MetaData], None]) -> None:
-    create(Base.metadata)
+pytestmark = pytest.mark.usefixtures("members")
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -41,41 +25,41 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 def test_replaced_ids(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """Each replaced id is logged with its table and the number of tries, without the id, and counted."""
-    before = guard.collisions().get("watched_invoice", 0)
+    before = guard.collisions().get("user", 0)
     with caplog.at_level(logging.DEBUG, NAME):
-        session.add(Invoice(public_id=A))
+        session.add(User(public_id=A))
         session.flush()
     assert logged(caplog) == []
-    with caplog.at_level(logging.INFO, NAME), testing.fixed_ids(Invoice, A, A, "b" * 12):
-        session.add(Invoice())
+    with caplog.at_level(logging.INFO, NAME), testing.fixed_ids(User, A, A, B):
+        session.add(User())
         session.flush()
-    with caplog.at_level(logging.INFO, NAME), testing.fixed_ids(Invoice, "c" * 12, A, "d" * 12):
-        session.execute(insert(Invoice), [{"number": 1}, {"number": 2}])
+    with caplog.at_level(logging.INFO, NAME), testing.fixed_ids(User, C, A, D):
+        session.execute(insert(User), [{"name": "1"}, {"name": "2"}])
 
-    message = "watched_invoice: a public_id was already taken, and is replaced (try {})"
+    message = "user: a public_id was already taken, and is replaced (try {})"
     assert logged(caplog)[0] == ("INFO", message.format(2))  # the second A is not sent again
     assert logged(caplog)[-1] == ("INFO", message.format(1))
-    assert guard.collisions()["watched_invoice"] - before == len(logged(caplog)) == 2
+    assert guard.collisions()["user"] - before == len(logged(caplog)) == 2
     assert A not in caplog.text
 
 
 def test_row_without_an_id(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """A row that has used up its retries is an error in the log, too."""
-    session.add_all([Letter(), Letter()])
-    session.flush()
-    caplog.clear()  # of two letters, both may have drawn the same id
+    flush(session, Tiny, numbers(36))
+    caplog.clear()  # many have drawn an id that was taken
     with caplog.at_level(logging.ERROR, NAME), pytest.raises(PublicIdCollision):
-        session.execute(insert(Letter))
+        session.execute(insert(Tiny))
 
-    assert logged(caplog) == [("ERROR", "watched_letter: a row has got no free public_id in 1000 tries")]
+    assert logged(caplog) == [("ERROR", "tiny: a row has got no free public_id in 1000 tries")]
 
 
 def test_database_without_a_retry(caplog: pytest.LogCaptureFixture) -> None:
-    """The first use of a database whose collisions are not retried is a warning, and the second one is silent."""
-    dialect = mssql_dialect()
+    """A database whose collisions are not retried is a warning when its engine is to be guarded first."""
+    driver = SimpleNamespace(paramstyle="pyformat", __version__="2.3.13", Error=Exception)
+    engine = create_engine("mssql+pymssql://", module=driver)
     with caplog.at_level(logging.WARNING, NAME):
         for _ in range(2):
-            guard.warn_if_unguarded(dialect)
+            guard.install(engine)
 
     [(level, message)] = logged(caplog)
     assert level == "WARNING"
@@ -83,3 +67,10 @@ def test_database_without_a_retry(caplog: pytest.LogCaptureFixture) -> None:
         "public ids on mssql: a collision is raised instead of retried, because the library does not know how this "
         "database reports one; ids are generated and validated as usual"
     )
+
+
+@pytest.mark.parametrize("target", ["sqlite://", None, Session()], ids=["text", "None", "session"])
+def test_no_engine(target: Any) -> None:
+    """The guard is for engines; anything else is refused."""
+    with pytest.raises(TypeError, match="expected an Engine or an AsyncEngine"):
+        guard.install(target)

@@ -4,324 +4,282 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import update
-from support.web_helpdesk import FIRST_KEY, Desk, numbers_in
+from support.web_helpdesk import FIRST_KEY, Desk, numbers_in, story
 
 from examples.helpdesk.models import Login, Tag, Ticket, TicketId, User, UserId, now
 
 AS_JSON = {"content-type": "application/json"}
 UNKNOWN_TICKET, UNKNOWN_USER = "ticket_000000000000", "user_000000000000"
-Tell = Callable[[Callable[[Desk], Awaitable[None]]], None]
 
 
 # --- statements
 
 
 @pytest.mark.backend
-def test_a_page_of_tickets_in_four_statements(tell: Tell) -> None:
+@story
+async def test_a_page_of_tickets_in_four_statements(desk: Desk) -> None:
     """A hundred tickets with the ids of users: login, tickets, tags, their number; with or without a cursor."""
-
-    async def story(desk: Desk) -> None:
-        users, tags = await desk.ids(User), await desk.ids(Tag)
-        for _ in range(2):
-            new = [
-                {"subject": "new", "assignee_public_id": users[number % 3], "tags": tags[: number % 3]}
-                for number in range(100)
-            ]
-            assert (await desk.ada.post("/tickets", json=new)).status_code == 201
-        cursor: dict[str, str] = {}
-        for _ in range(2):
-            desk.statements.clear()
-            page = (await desk.ada.get("/tickets", params={"limit": 100, **cursor})).json()
-            assert len(page["items"]) == 100
-            assert {ticket["assignee_public_id"] for ticket in page["items"]} == set(users)
-            assert page["total"] == 230
-            assert len(desk.statements) == 4
-            cursor = {"after": page["next"]}
-
-    tell(story)
+    users, tags = await desk.ids(User), await desk.ids(Tag)
+    for _ in range(2):
+        new = [
+            {"subject": "new", "assignee_public_id": users[number % 3], "tags": tags[: number % 3]}
+            for number in range(100)
+        ]
+        assert (await desk.ada.post("/tickets", json=new)).status_code == 201
+    cursor: dict[str, str] = {}
+    for _ in range(2):
+        desk.statements.clear()
+        page = (await desk.ada.get("/tickets", params={"limit": 100, **cursor})).json()
+        assert len(page["items"]) == 100
+        assert {ticket["assignee_public_id"] for ticket in page["items"]} == set(users)
+        assert page["total"] == 230
+        assert len(desk.statements) == 4
+        cursor = {"after": page["next"]}
 
 
-def test_a_hundred_new_tickets_and_one_select_of_their_users(tell: Tell) -> None:
+@story
+async def test_a_hundred_new_tickets_and_one_select_of_their_users(desk: Desk) -> None:
     """The number of statements for new tickets does not depend on how many there are, where INSERTs return keys."""
-
-    async def story(desk: Desk) -> None:
-        users, tags = await desk.ids(User), await desk.ids(Tag)
-        counts = []
-        for count in (2, 100):
-            new = [
-                {"subject": f"{number}", "assignee_public_id": users[number % 3], "tags": [tags[number % 3]]}
-                for number in range(count)
-            ]
-            desk.statements.clear()
-            answer = await desk.ada.post("/tickets", json=new)
-            counts.append(sum(statement.startswith("SELECT") for statement in desk.statements))
-            assert [(each["subject"], each["assignee_public_id"]) for each in answer.json()] == [
-                (each["subject"], each["assignee_public_id"]) for each in new
-            ]
-            assert [each["tags"][0]["public_id"] for each in answer.json()] == [each["tags"][0] for each in new]
-        assert counts[0] == counts[1]
-
-    tell(story)
+    users, tags = await desk.ids(User), await desk.ids(Tag)
+    counts = []
+    for count in (2, 100):
+        new = [
+            {"subject": f"{number}", "assignee_public_id": users[number % 3], "tags": [tags[number % 3]]}
+            for number in range(count)
+        ]
+        desk.statements.clear()
+        answer = await desk.ada.post("/tickets", json=new)
+        counts.append(sum(statement.startswith("SELECT") for statement in desk.statements))
+        assert [(each["subject"], each["assignee_public_id"]) for each in answer.json()] == [
+            (each["subject"], each["assignee_public_id"]) for each in new
+        ]
+        assert [each["tags"][0]["public_id"] for each in answer.json()] == [each["tags"][0] for each in new]
+    assert counts[0] == counts[1]
 
 
 # --- pages
 
 
 @pytest.mark.backend
-def test_all_tickets_page_by_page(tell: Tell) -> None:
+@story
+async def test_all_tickets_page_by_page(desk: Desk) -> None:
     """Pages follow one another without a gap, the newest ticket first, while new ones are made."""
+    expected = (await desk.ids(Ticket))[::-1]
+    seen: list[str] = []
+    after = None
+    while True:
+        page = (await desk.ada.get("/tickets", params={"limit": 7} | ({"after": after} if after else {}))).json()
+        seen += [ticket["public_id"] for ticket in page["items"]]
+        if (after := page["next"]) is None:
+            break
+        await desk.ada.post("/tickets", json=[{"subject": "one more"}])
 
-    async def story(desk: Desk) -> None:
-        expected = (await desk.ids(Ticket))[::-1]
-        seen: list[str] = []
-        after = None
-        while True:
-            page = (await desk.ada.get("/tickets", params={"limit": 7} | ({"after": after} if after else {}))).json()
-            seen += [ticket["public_id"] for ticket in page["items"]]
-            if (after := page["next"]) is None:
-                break
-            await desk.ada.post("/tickets", json=[{"subject": "one more"}])
-
-        assert seen == expected
-
-    tell(story)
+    assert seen == expected
 
 
-def test_filters(tell: Tell) -> None:
+@story
+async def test_filters(desk: Desk) -> None:
     """Tickets are chosen by status, by assignee and by tag, by all of them together, and counted."""
-
-    async def story(desk: Desk) -> None:
-        ada, *_ = await desk.ids(User)
-        billing, *_ = await desk.ids(Tag)
-        every = (await desk.ada.get("/tickets", params={"limit": 100})).json()["items"]
-        for status, assignee, tag in (
-            (["open"], None, None),
-            (["open", "waiting"], ada, None),
-            ([], None, billing),
-            (["closed"], ada, billing),
-        ):
-            given = {"status": status, "assignee_public_id": assignee, "tag": tag, "limit": "100"}
-            page = (
-                await desk.ada.get("/tickets", params={name: value for name, value in given.items() if value})
-            ).json()
-            expected = [
-                ticket
-                for ticket in every
-                if (not status or ticket["status"] in status)
-                and assignee in (None, ticket["assignee_public_id"])
-                and tag in (None, *(one["public_id"] for one in ticket["tags"]))
-            ]
-            assert page["items"] == expected
-            assert 0 < page["total"] == len(expected) < 30
-
-    tell(story)
+    ada, *_ = await desk.ids(User)
+    billing, *_ = await desk.ids(Tag)
+    every = (await desk.ada.get("/tickets", params={"limit": 100})).json()["items"]
+    for status, assignee, tag in (
+        (["open"], None, None),
+        (["open", "waiting"], ada, None),
+        ([], None, billing),
+        (["closed"], ada, billing),
+    ):
+        given = {"status": status, "assignee_public_id": assignee, "tag": tag, "limit": "100"}
+        page = (await desk.ada.get("/tickets", params={name: value for name, value in given.items() if value})).json()
+        expected = [
+            ticket
+            for ticket in every
+            if (not status or ticket["status"] in status)
+            and assignee in (None, ticket["assignee_public_id"])
+            and tag in (None, *(one["public_id"] for one in ticket["tags"]))
+        ]
+        assert page["items"] == expected
+        assert 0 < page["total"] == len(expected) < 30
 
 
-def test_the_most_urgent_first(tell: Tell) -> None:
+@story
+async def test_the_most_urgent_first(desk: Desk) -> None:
     """Tickets are sorted by what the request names, across pages; another name is refused."""
+    page = (await desk.ada.get("/tickets", params={"sort": "-priority", "limit": 20})).json()
+    rest = (await desk.ada.get("/tickets", params={"sort": "-priority", "after": page["next"]})).json()
+    priorities = [ticket["priority"] for ticket in page["items"] + rest["items"]]
 
-    async def story(desk: Desk) -> None:
-        page = (await desk.ada.get("/tickets", params={"sort": "-priority", "limit": 20})).json()
-        rest = (await desk.ada.get("/tickets", params={"sort": "-priority", "after": page["next"]})).json()
-        priorities = [ticket["priority"] for ticket in page["items"] + rest["items"]]
-
-        assert priorities == sorted(priorities, reverse=True)
-        assert len(priorities) == 30
-        assert (await desk.ada.get("/tickets", params={"sort": "id"})).status_code == 422
-
-    tell(story)
+    assert priorities == sorted(priorities, reverse=True)
+    assert len(priorities) == 30
+    assert (await desk.ada.get("/tickets", params={"sort": "id"})).status_code == 422
 
 
 # --- writing
 
 
-def test_a_change_of_a_ticket(tell: Tell) -> None:
+@story
+async def test_a_change_of_a_ticket(desk: Desk) -> None:
     """PATCH changes what the body names; null and unknown ids are refused at their field."""
-
-    async def story(desk: Desk) -> None:
-        path = f"/tickets/{(await desk.ids(Ticket))[0]}"
-        before = (await desk.ada.get(path)).json()
-        other, tags = (await desk.ids(User))[2], await desk.ids(Tag)
-        assert (await desk.ada.patch(path, json={"subject": "later"})).json() == before | {"subject": "later"}
-        changed = (await desk.ada.patch(path, json={"assignee_public_id": other, "tags": [tags[2], tags[0]]})).json()
-        assert changed["assignee_public_id"] == other
-        assert [tag["public_id"] for tag in changed["tags"]] == [tags[2], tags[0]]
-        read = (await desk.ada.get(path)).json()
-        assert [tag["name"] for tag in read["tags"]] == ["billing", "question"]
-        assert (await desk.ada.patch(path, json={"assignee_public_id": None})).json()["assignee_public_id"] is None
-        for name, value, inside in (
-            ("subject", None, []),
-            ("status", "lost", []),
-            ("assignee_public_id", UNKNOWN_USER, []),
-            ("tags", [tags[0], "tag_00000000"], [1]),
-        ):
-            refused = await desk.ada.patch(path, json={name: value})
-            assert refused.status_code == 422
-            assert refused.json()["detail"][0]["loc"] == ["body", name, *inside]
-        assert (await desk.ada.get(path)).json() == read | {"assignee_public_id": None}
-
-    tell(story)
+    path = f"/tickets/{(await desk.ids(Ticket))[0]}"
+    before = (await desk.ada.get(path)).json()
+    other, tags = (await desk.ids(User))[2], await desk.ids(Tag)
+    assert (await desk.ada.patch(path, json={"subject": "later"})).json() == before | {"subject": "later"}
+    changed = (await desk.ada.patch(path, json={"assignee_public_id": other, "tags": [tags[2], tags[0]]})).json()
+    assert changed["assignee_public_id"] == other
+    assert [tag["public_id"] for tag in changed["tags"]] == [tags[2], tags[0]]
+    read = (await desk.ada.get(path)).json()
+    assert [tag["name"] for tag in read["tags"]] == ["billing", "question"]
+    assert (await desk.ada.patch(path, json={"assignee_public_id": None})).json()["assignee_public_id"] is None
+    for name, value, inside in (
+        ("subject", None, []),
+        ("status", "lost", []),
+        ("assignee_public_id", UNKNOWN_USER, []),
+        ("tags", [tags[0], "tag_00000000"], [1]),
+    ):
+        refused = await desk.ada.patch(path, json={name: value})
+        assert refused.status_code == 422
+        assert refused.json()["detail"][0]["loc"] == ["body", name, *inside]
+    assert (await desk.ada.get(path)).json() == read | {"assignee_public_id": None}
 
 
-def test_a_ticket_sent_twice_is_made_once(tell: Tell) -> None:
+@story
+async def test_a_ticket_sent_twice_is_made_once(desk: Desk) -> None:
     """The first PUT makes the ticket, a repeat answers the same, and other contents are refused."""
+    one, other, *_ = await desk.ids(User)
+    path = f"/tickets/{TicketId()}"
+    first = await desk.ada.put(path, json={"subject": "blue", "assignee_public_id": one})
+    again = await desk.ada.put(path, json={"subject": "blue", "assignee_public_id": one})
+    subject = await desk.ada.put(path, json={"subject": "red", "assignee_public_id": one})
+    assignee = await desk.ada.put(path, json={"subject": "blue", "assignee_public_id": other})
 
-    async def story(desk: Desk) -> None:
-        one, other, *_ = await desk.ids(User)
-        path = f"/tickets/{TicketId()}"
-        first = await desk.ada.put(path, json={"subject": "blue", "assignee_public_id": one})
-        again = await desk.ada.put(path, json={"subject": "blue", "assignee_public_id": one})
-        subject = await desk.ada.put(path, json={"subject": "red", "assignee_public_id": one})
-        assignee = await desk.ada.put(path, json={"subject": "blue", "assignee_public_id": other})
-
-        assert [answer.status_code for answer in (first, again, subject, assignee)] == [201, 200, 409, 409]
-        assert first.json() == again.json() == (await desk.ada.get(path)).json()
-        assert subject.json()["differing"] == ["subject"]
-        assert assignee.json()["differing"] == ["assignee_public_id"]
-        assert len(await desk.ids(Ticket)) == 31
-
-    tell(story)
+    assert [answer.status_code for answer in (first, again, subject, assignee)] == [201, 200, 409, 409]
+    assert first.json() == again.json() == (await desk.ada.get(path)).json()
+    assert subject.json()["differing"] == ["subject"]
+    assert assignee.json()["differing"] == ["assignee_public_id"]
+    assert len(await desk.ids(Ticket)) == 31
 
 
 @pytest.mark.backend
-def test_a_ticket_sent_ten_times_at_once(tell: Tell) -> None:
+@story
+async def test_a_ticket_sent_ten_times_at_once(desk: Desk) -> None:
     """One of ten requests makes the ticket; the others find it."""
+    path, ticket = f"/tickets/{TicketId()}", {"subject": "hurry", "priority": 4}
+    answers = await asyncio.gather(*(desk.ada.put(path, json=ticket) for _ in range(10)))
 
-    async def story(desk: Desk) -> None:
-        path, ticket = f"/tickets/{TicketId()}", {"subject": "hurry", "priority": 4}
-        answers = await asyncio.gather(*(desk.ada.put(path, json=ticket) for _ in range(10)))
-
-        assert sorted(answer.status_code for answer in answers) == [200] * 9 + [201]
-        assert len({answer.text for answer in answers}) == 1
-        assert len(await desk.ids(Ticket)) == 31
-
-    tell(story)
+    assert sorted(answer.status_code for answer in answers) == [200] * 9 + [201]
+    assert len({answer.text for answer in answers}) == 1
+    assert len(await desk.ids(Ticket)) == 31
 
 
-def test_comments(tell: Tell) -> None:
+@story
+async def test_comments(desk: Desk) -> None:
     """A comment has the user of the token as its author, and is listed after the earlier ones."""
+    ticket, (ada, *_) = (await desk.ids(Ticket))[0], await desk.ids(User)
+    path = f"/tickets/{ticket}/comments"
+    added = await desk.ada.post(path, json={"text": "solved"})
+    comments = (await desk.ada.get(path)).json()["items"]
 
-    async def story(desk: Desk) -> None:
-        ticket, (ada, *_) = (await desk.ids(Ticket))[0], await desk.ids(User)
-        path = f"/tickets/{ticket}/comments"
-        added = await desk.ada.post(path, json={"text": "solved"})
-        comments = (await desk.ada.get(path)).json()["items"]
-
-        assert added.status_code == 201
-        assert added.json() == comments[-1]
-        assert (comments[-1]["author_public_id"], comments[-1]["text"]) == (ada, "solved")
-        assert len(comments) == 2
-
-    tell(story)
+    assert added.status_code == 201
+    assert added.json() == comments[-1]
+    assert (comments[-1]["author_public_id"], comments[-1]["text"]) == (ada, "solved")
+    assert len(comments) == 2
 
 
 @pytest.mark.backend
-def test_the_name_of_a_tag_that_exists(tell: Tell) -> None:
+@story
+async def test_the_name_of_a_tag_that_exists(desk: Desk) -> None:
     """It is a 409 within an organisation, and free in another one."""
+    answers = [await client.post("/tags", json={"name": "urgent"}) for client in (desk.ada, desk.ada, desk.eve)]
 
-    async def story(desk: Desk) -> None:
-        answers = [await client.post("/tags", json={"name": "urgent"}) for client in (desk.ada, desk.ada, desk.eve)]
-
-        assert [answer.status_code for answer in answers] == [201, 409, 201]
-
-    tell(story)
+    assert [answer.status_code for answer in answers] == [201, 409, 201]
 
 
 # --- who asks
 
 
-def test_requests_without_a_login(tell: Tell) -> None:
+@story
+async def test_requests_without_a_login(desk: Desk) -> None:
     """Without a token, and with one that is wrong or has expired, the answer is one and the same 401."""
-
-    async def story(desk: Desk) -> None:
-        ticket = (await desk.ids(Ticket))[0]
-        header = desk.ada.headers["Authorization"]
-        async with desk.engine.begin() as connection:
-            await connection.execute(update(Login).values(expires_at=now() - timedelta(seconds=1)))
-        answers = [
-            await desk.anyone.get(path, headers={"Authorization": value} if value else {})
-            for value in ("", "Bearer", "Bearer login_guessed", "Basic YTpi", header[:-1], header)
-            for path in ("/me", "/tickets", f"/tickets/{ticket}", f"/tickets/{UNKNOWN_TICKET}")
-        ]
-        assert {(answer.status_code, answer.text) for answer in answers} == {(401, '{"detail":"sign in first"}')}
-        assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
-
-    tell(story)
+    ticket = (await desk.ids(Ticket))[0]
+    header = desk.ada.headers["Authorization"]
+    async with desk.engine.begin() as connection:
+        await connection.execute(update(Login).values(expires_at=now() - timedelta(seconds=1)))
+    answers = [
+        await desk.anyone.get(path, headers={"Authorization": value} if value else {})
+        for value in ("", "Bearer", "Bearer login_guessed", "Basic YTpi", header[:-1], header)
+        for path in ("/me", "/tickets", f"/tickets/{ticket}", f"/tickets/{UNKNOWN_TICKET}")
+    ]
+    assert {(answer.status_code, answer.text) for answer in answers} == {(401, '{"detail":"sign in first"}')}
+    assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
 
 
 @pytest.mark.backend
-def test_rows_of_another_organisation(tell: Tell) -> None:
+@story
+async def test_rows_of_another_organisation(desk: Desk) -> None:
     """Every way to name one gets the answer for one that does not exist, after as many statements."""
-
-    async def story(desk: Desk) -> None:
-        (theirs, *_), (ours, *_) = await desk.ids(Ticket, "Difference & Sons"), await desk.ids(Ticket)
-        (eve, *_), (their_tag, *_) = await desk.ids(User, "Difference & Sons"), await desk.ids(Tag, "Difference & Sons")
-        attacks = [
-            ("GET", "/tickets/{}", (theirs, UNKNOWN_TICKET), None),
-            ("PATCH", "/tickets/{}", (theirs, UNKNOWN_TICKET), {"subject": "mine now"}),
-            ("GET", "/tickets/{}/comments", (theirs, UNKNOWN_TICKET), None),
-            ("POST", "/tickets/{}/comments", (theirs, UNKNOWN_TICKET), {"text": "hello"}),
-            ("GET", "/tickets?after={}", (theirs, UNKNOWN_TICKET), None),
-            ("GET", "/tickets?tag={}", (their_tag, "tag_00000000"), None),
-            ("GET", "/tickets?assignee_public_id={}", (eve, UNKNOWN_USER), None),
-            ("PATCH", f"/tickets/{ours}", (eve, UNKNOWN_USER), "assignee_public_id"),
-            ("PATCH", f"/tickets/{ours}", (their_tag, "tag_00000000"), "tags"),
-            ("PUT", f"/tickets/{TicketId()}", (eve, UNKNOWN_USER), "assignee_public_id"),
-            ("PUT", f"/tickets/{TicketId()}", (their_tag, "tag_00000000"), "tags"),
-        ]
-        before = (await desk.eve.get(f"/tickets/{theirs}")).json()
-        for method, path, ids, body in attacks:
-            answers = []
-            for public_id in ids:
-                sent = body
-                if isinstance(body, str):
-                    sent = {"subject": "attack", body: [public_id] if body == "tags" else public_id}
-                desk.statements.clear()
-                answer = await desk.ada.request(method, path.format(public_id), json=sent)
-                answers.append((answer.status_code, answer.text, len(desk.statements)))
-            assert answers[0] == answers[1], (method, path)
-            assert answers[0][0] in (404, 422) or answers[0][1].startswith('{"items":[],'), answers
-        assert (await desk.eve.get(f"/tickets/{theirs}")).json() == before
-        assert len((await desk.eve.get(f"/tickets/{theirs}/comments")).json()["items"]) == 1
-        assert len(await desk.ids(Ticket)) == 30
-
-    tell(story)
+    (theirs, *_), (ours, *_) = await desk.ids(Ticket, "Difference & Sons"), await desk.ids(Ticket)
+    (eve, *_), (their_tag, *_) = await desk.ids(User, "Difference & Sons"), await desk.ids(Tag, "Difference & Sons")
+    attacks = [
+        ("GET", "/tickets/{}", (theirs, UNKNOWN_TICKET), None),
+        ("PATCH", "/tickets/{}", (theirs, UNKNOWN_TICKET), {"subject": "mine now"}),
+        ("GET", "/tickets/{}/comments", (theirs, UNKNOWN_TICKET), None),
+        ("POST", "/tickets/{}/comments", (theirs, UNKNOWN_TICKET), {"text": "hello"}),
+        ("GET", "/tickets?after={}", (theirs, UNKNOWN_TICKET), None),
+        ("GET", "/tickets?tag={}", (their_tag, "tag_00000000"), None),
+        ("GET", "/tickets?assignee_public_id={}", (eve, UNKNOWN_USER), None),
+        ("PATCH", f"/tickets/{ours}", (eve, UNKNOWN_USER), "assignee_public_id"),
+        ("PATCH", f"/tickets/{ours}", (their_tag, "tag_00000000"), "tags"),
+        ("PUT", f"/tickets/{TicketId()}", (eve, UNKNOWN_USER), "assignee_public_id"),
+        ("PUT", f"/tickets/{TicketId()}", (their_tag, "tag_00000000"), "tags"),
+    ]
+    before = (await desk.eve.get(f"/tickets/{theirs}")).json()
+    for method, path, ids, body in attacks:
+        answers = []
+        for public_id in ids:
+            sent = body
+            if isinstance(body, str):
+                sent = {"subject": "attack", body: [public_id] if body == "tags" else public_id}
+            desk.statements.clear()
+            answer = await desk.ada.request(method, path.format(public_id), json=sent)
+            answers.append((answer.status_code, answer.text, len(desk.statements)))
+        assert answers[0] == answers[1], (method, path)
+        assert answers[0][0] in (404, 422) or answers[0][1].startswith('{"items":[],'), answers
+    assert (await desk.eve.get(f"/tickets/{theirs}")).json() == before
+    assert len((await desk.eve.get(f"/tickets/{theirs}/comments")).json()["items"]) == 1
+    assert len(await desk.ids(Ticket)) == 30
 
 
-def test_an_id_that_another_organisation_has_taken(tell: Tell) -> None:
+@story
+async def test_an_id_that_another_organisation_has_taken(desk: Desk) -> None:
     """PUT cannot create it; whether contents are equal is not answered."""
+    (theirs, *_) = await desk.ids(Ticket, "Difference & Sons")
+    subject = (await desk.eve.get(f"/tickets/{theirs}")).json()["subject"]
+    answers = [await desk.ada.put(f"/tickets/{theirs}", json={"subject": text}) for text in (subject, "a guess")]
 
-    async def story(desk: Desk) -> None:
-        (theirs, *_) = await desk.ids(Ticket, "Difference & Sons")
-        subject = (await desk.eve.get(f"/tickets/{theirs}")).json()["subject"]
-        answers = [await desk.ada.put(f"/tickets/{theirs}", json={"subject": text}) for text in (subject, "a guess")]
-
-        assert {answer.status_code for answer in answers} == {409}
-        assert answers[0].json() == answers[1].json()
-        assert answers[0].json()["differing"] == []
-
-    tell(story)
+    assert {answer.status_code for answer in answers} == {409}
+    assert answers[0].json() == answers[1].json()
+    assert answers[0].json()["differing"] == []
 
 
 # --- what is no id, and what is no text
 
 
-def test_what_there_is_not(tell: Tell) -> None:
-    """Unknown ids are 404 in a path, and 422 as a cursor and in a body; nothing is written."""
-
-    async def story(desk: Desk) -> None:
-        ticket = (await desk.ids(Ticket))[0]
+@story
+async def test_what_there_is_not(desk: Desk) -> None:
+    """Unknown ids and integer keys are 404 in a path, and 422 as a cursor and in a body; nothing is written."""
+    ticket = (await desk.ids(Ticket))[0]
+    assert FIRST_KEY in await desk.keys()
+    for user, tag, unknown in ((UserId(), "tag_unknown0", TicketId()), (FIRST_KEY, str(FIRST_KEY), FIRST_KEY)):
         answers = [
-            await desk.ada.get(f"/tickets/{TicketId()}"),
-            await desk.ada.get("/users", params={"after": UserId()}),
-            await desk.ada.put(f"/tickets/{TicketId()}", json={"subject": "x", "assignee_public_id": UserId()}),
-            await desk.ada.post("/tickets", json=[{"subject": "x", "assignee_public_id": UserId()}]),
-            await desk.ada.patch(f"/tickets/{ticket}", json={"tags": ["tag_unknown0"]}),
+            await desk.ada.get(f"/tickets/{unknown}"),
+            await desk.ada.get("/users", params={"after": user}),
+            await desk.ada.put(f"/tickets/{TicketId()}", json={"subject": "x", "assignee_public_id": user}),
+            await desk.ada.post("/tickets", json=[{"subject": "x", "assignee_public_id": user}]),
+            await desk.ada.patch(f"/tickets/{ticket}", json={"tags": [tag]}),
         ]
 
         assert [answer.status_code for answer in answers] == [404, 422, 422, 422, 422]
@@ -331,49 +289,23 @@ def test_what_there_is_not(tell: Tell) -> None:
             ["body", 0, "assignee_public_id"],
             ["body", "tags", 0],
         ]
-        assert len(await desk.ids(Ticket)) == 30
-
-    tell(story)
+    assert len(await desk.ids(Ticket)) == 30
 
 
 @pytest.mark.backend
-def test_any_text(tell: Tell) -> None:
+@story
+async def test_any_text(desk: Desk) -> None:
     """A text that every database can store comes back as it was; another one is refused before it is sent."""
-
-    async def story(desk: Desk) -> None:
-        for subject in ("坂本 龍一", "🦆", "' OR 1=1 --", "<script>", "x" * 200):
-            answer = await desk.ada.post("/tickets", json=[{"subject": subject}])
-            assert (answer.status_code, answer.json()[0]["subject"]) == (201, subject)
-        for refused in ("", "x" * 201, "a\0b", "\ud800", None, 1, float("nan")):
-            body = json.dumps([{"subject": refused}])  # httpx would not send all of them
-            assert (await desk.ada.post("/tickets", content=body, headers=AS_JSON)).status_code == 422
-
-    tell(story)
+    for subject in ("坂本 龍一", "🦆", "' OR 1=1 --", "<script>", "x" * 200):
+        answer = await desk.ada.post("/tickets", json=[{"subject": subject}])
+        assert (answer.status_code, answer.json()[0]["subject"]) == (201, subject)
+    for refused in ("", "x" * 201, "a\0b", "\ud800", None, 1, float("nan")):
+        body = json.dumps([{"subject": refused}])  # httpx would not send all of them
+        assert (await desk.ada.post("/tickets", content=body, headers=AS_JSON)).status_code == 422
 
 
-def test_keys_are_not_taken(tell: Tell) -> None:
-    """An integer key leads nowhere, be it in a path, as a cursor or in a body."""
-
-    async def story(desk: Desk) -> None:
-        key = FIRST_KEY
-        answers = [
-            await desk.ada.get(f"/tickets/{key}"),
-            await desk.ada.get("/tickets", params={"after": key}),
-            await desk.ada.post("/tickets", json=[{"subject": "x", "assignee_public_id": key}]),
-            await desk.ada.post("/tickets", json=[{"subject": "x", "tags": [str(key)]}]),
-        ]
-
-        assert key in await desk.keys()
-        assert [answer.status_code for answer in answers] == [404, 422, 422, 422]
-
-    tell(story)
-
-
-def test_no_key_in_the_document(tell: Tell) -> None:
+@story
+async def test_no_key_in_the_document(desk: Desk) -> None:
     """The OpenAPI document and the page contain no key."""
-
-    async def story(desk: Desk) -> None:
-        for path in ("/openapi.json", "/", "/docs"):
-            assert not numbers_in((await desk.anyone.get(path)).text) & await desk.keys()
-
-    tell(story)
+    for path in ("/openapi.json", "/", "/docs"):
+        assert not numbers_in((await desk.anyone.get(path)).text) & await desk.keys()

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, ForeignKey, MetaData, select
 from sqlalchemy.exc import InvalidRequestError, SAWarning
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, selectinload
-from support.purchases import A, B, Base, Bill, Customer, Line, Note, Order, Tag, Voucher, stored
+from support.purchases import A, B, Base, Bill, Customer, Line, Note, Order, Tag, Voucher, differing, stored
 from support.stories import tell
 
 from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict, PublicIdMixin
@@ -37,9 +37,7 @@ def test_parent(db: Session) -> None:
     for same in ({"customer": ada}, {"customer_id": ada.id}, {}):
         assert insert_once(db, Order(public_id=A, **same)) == (order, False)
     for other in ({"customer": grace}, {"customer_id": grace.id}, {"customer_id": None}):
-        with pytest.raises(IdempotencyConflict) as caught:
-            insert_once(db, Order(public_id=A, **other))
-        assert caught.value.differing == ("customer_id",)
+        assert differing(db, Order(public_id=A, **other)) == ("customer_id",)
     assert (ada.orders, grace.orders) == ([order], [])
 
 
@@ -72,9 +70,7 @@ def test_reference_that_differs(db: Session) -> None:
     db.flush()
     insert_once(db, Note(public_id=A, customer_public_id=first.public_id))
 
-    with pytest.raises(IdempotencyConflict) as caught:
-        insert_once(db, Note(public_id=A, customer_public_id=second.public_id))
-    assert caught.value.differing == ("customer_public_id",)
+    assert differing(db, Note(public_id=A, customer_public_id=second.public_id)) == ("customer_public_id",)
 
 
 def test_nothing_is_heard(db: Session, listen: Callable[..., None]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -15,7 +14,7 @@ from fastapi import FastAPI
 from invoicing import app as with_the_library
 from invoicing import by_hand
 from invoicing.models import Base, Customer, Organisation, PaymentId, Product
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 pytestmark = pytest.mark.backend
@@ -53,46 +52,16 @@ def sample_of(session: Session) -> Sample:
     stranger = Customer(organisation_id=others.id, name="Eve")
     session.add_all([*customers, *products, stranger])
     session.commit()
-    return Sample(
-        ours.public_id,
-        [customer.public_id for customer in customers],
-        [product.public_id for product in products],
-        stranger.public_id,
-    )
+    ids = [each.public_id for each in (*customers, *products)]
+    return Sample(ours.public_id, ids[:2], ids[2:], stranger.public_id)
 
 
-class Client:
-    """Sends requests to an application, and counts its statements."""
-
-    def __init__(self, app: FastAPI, engine: Engine, organisation: str) -> None:
-        self._app, self._engine = app, engine
-        self._headers = {"X-Organisation": organisation}
-        self.sent: list[str] = []
-
-    def __call__(self, method: str, path: str, **request: Any) -> httpx.Response:
-        async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=self._headers) as client:
-                return await client.request(method, path, **request)
-
-        def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
-            self.sent.append(statement)
-
-        self.sent.clear()
-        event.listen(self._engine, "before_cursor_execute", note)
-        try:
-            return asyncio.run(send())
-        finally:
-            event.remove(self._engine, "before_cursor_execute", note)
+Request: TypeAlias = Callable[..., tuple[str, httpx.Response, int]]
+"""Sends a request that has words, and returns them, the answer, and how many statements it took."""
 
 
-def story(client: Client, sample: Sample) -> Iterator[tuple[str, httpx.Response, int]]:
+def story(send: Request, sample: Sample) -> Iterator[tuple[str, httpx.Response, int]]:
     """Each request in words, its answer, and how many statements it took."""
-
-    def send(what: str, method: str, path: str, **request: Any) -> tuple[str, httpx.Response, int]:
-        response = client(method, path, **request)
-        return what, response, len(client.sent)
-
     ada, grace = sample.customers
     lines = [{"product_public_id": product, "quantity": 2} for product in sample.products]
     invoice = {"customer_public_id": ada, "note": "by noon", "lines": lines}
@@ -126,17 +95,24 @@ def shape_of(response: httpx.Response, sample: Sample) -> Any:
     return response.status_code, text
 
 
-def test_answers_and_statements(engine: Engine) -> None:
+def test_answers_and_statements(engine: Engine, send: Callable[..., httpx.Response], statements: Any) -> None:
     """The answers are equal, and so are the numbers of statements, but for what stands above."""
+
+    def sender(app: FastAPI, sample: Sample) -> Request:
+        def request(what: str, method: str, path: str, **options: Any) -> tuple[str, httpx.Response, int]:
+            statements.clear()
+            response = send(app, method, path, headers={"X-Organisation": sample.ours}, **options)
+            return what, response, len(statements)
+
+        return request
+
     Base.metadata.drop_all(engine)
     Base.metadata.create_all(engine)
     try:
         with Session(engine) as session:
             samples = [sample_of(session), sample_of(session)]
         apps = [with_the_library.create_app(engine), by_hand.create_app(engine)]
-        stories = [
-            list(story(Client(app, engine, sample.ours), sample)) for app, sample in zip(apps, samples, strict=True)
-        ]
+        stories = [list(story(sender(app, sample), sample)) for app, sample in zip(apps, samples, strict=True)]
     finally:
         Base.metadata.drop_all(engine)
 

@@ -88,10 +88,10 @@ def test_not_a_session(session: Session, build: Callable[[Session], Any], messag
     [
         (lambda session: lookup.get_many(session, Tag, "izkpm55j334u"), r"write \[public_id\]"),
         (lambda session: lookup.keys_of(session, Tag, b"izkpm55j334u"), r"write \[public_id\]"),
-        (lambda session: lookup.public_ids_of(session, Tag, "12"), r"several keys, not one text, '12': write \[key\]"),
+        (lambda session: lookup.public_ids_of(session, Tag, "12"), r"a list of keys, not the string '12': write"),
         (
             lambda session: lookup.public_ids_of(session, Tag, b"12"),
-            r"several keys, not one text, b'12': write \[key\]",
+            r"a list of keys, not the string b'12': write \[key\]",
         ),
         (lambda session: references.load(session, Tag()), r"expected mapped objects, not one: write \[tag\]"),
         (lambda session: bulk.insert(session, [{"name": "Ada"}]), r"session\.execute\(insert\(Model\), rows\)"),

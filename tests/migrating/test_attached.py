@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Column, Engine, MetaData, String, Table, UniqueConstraint, event
 from support.attached import OTHER, attach, contents, in_both
 from support.people import People
 
@@ -83,6 +83,20 @@ def test_operations(people: People, engine: Engine) -> None:
     after = other(engine)
     assert {name for _, name, _ in after["definitions"]} == {name for _, name, _ in before["definitions"]}
     assert (after["person"], after["log"], after["sqlite_sequence"]) == (before["person"], [], [("person", 41)])
+
+
+def test_batch(people: People, engine: Engine) -> None:
+    """The twins of the operations in a batch work on the table of the batch, in its schema."""
+    untouched = main(engine)
+
+    with people.migrating() as op, op.batch_alter_table("person", schema=OTHER) as batch:
+        batch.add_public_id(format=NanoId())  # type: ignore[attr-defined]
+    people.check_complete(3)
+    with people.migrating() as op, op.batch_alter_table("person", schema=OTHER) as batch:
+        batch.drop_public_id()  # type: ignore[attr-defined]
+
+    people.check_gone()
+    assert main(engine) == untouched
 
 
 @pytest.mark.parametrize("triggers", ["fire", "skip"])
@@ -186,3 +200,19 @@ def test_name_of_a_constraint(engine: Engine) -> None:
 
     with engine.connect() as connection:
         assert live_table(connection, target).read_state().constraint
+
+
+def test_name_in_the_models(people: People) -> None:
+    """The unique index has the name that the model of this schema gives it."""
+    metadata = MetaData()
+    for schema, name in ((None, "of_the_namesake"), (OTHER, "one_person")):
+        Table(
+            "person", metadata, Column("public_id", String(12)), UniqueConstraint("public_id", name=name), schema=schema
+        )
+
+    with people.migrating(target_metadata=metadata) as op:
+        people.say(op, "add_public_id")
+
+    unique = people.state().unique
+    assert unique is not None
+    assert unique.name == "one_person"

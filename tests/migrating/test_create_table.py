@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -96,20 +97,25 @@ def tables(draw: st.DrawFn, column: str | None = None) -> str:
     return f"{create}{name}{space()}({body}){space()}"
 
 
-def described(sql: str) -> dict[str, Any]:
-    """Name → what SQLite says about the column, in order."""
+OF_TABLE = "FROM sqlite_master WHERE type = 'table'"
+
+
+def asked(sql: str, query: str) -> list[Any]:
+    """What SQLite answers to a *query* when it has the table of a statement."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(sql)
-        (table,) = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        found = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (table,)).fetchall()
-        return {row[1]: row[2:] for row in found}
+        return connection.execute(query).fetchall()
+
+
+def described(sql: str) -> dict[str, Any]:
+    """Name → what SQLite says about the column, in order."""
+    found = asked(sql, f"SELECT x.* FROM (SELECT name {OF_TABLE}) t, pragma_table_xinfo(t.name) x")
+    return {row[1]: row[2:] for row in found}
 
 
 def kept(sql: str) -> str:
     """The text that SQLite keeps of a statement."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(sql)
-        return str(connection.execute("SELECT sql FROM sqlite_master WHERE type = 'table'").fetchone()[0])
+    return str(asked(sql, f"SELECT sql {OF_TABLE}")[0][0])
 
 
 def is_taken(sql: str) -> bool:
@@ -141,12 +147,9 @@ def ours(sql: str) -> tuple[str, int, str | None]:
 
 def unique_indexes(sql: str) -> list[list[str]]:
     """The columns of each UNIQUE constraint."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(sql)
-        (table,) = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        names = connection.execute("SELECT name FROM pragma_index_list(?) WHERE origin = 'u'", (table,)).fetchall()
-        query = "SELECT lower(name) FROM pragma_index_info(?)"
-        return [[name for (name,) in connection.execute(query, row)] for row in names]
+    indexes = f"(SELECT name {OF_TABLE}) t, pragma_index_list(t.name) l, pragma_index_info(l.name) i"
+    query = f"SELECT json_group_array(lower(i.name)) FROM {indexes} WHERE l.origin = 'u' GROUP BY l.name"
+    return [json.loads(row[0]) for row in asked(sql, query)]
 
 
 @given(tables().filter(is_taken))
@@ -156,9 +159,9 @@ def test_column_is_added(sql: str) -> None:
     definition = '"public_id" VARCHAR(12)'
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(sql)
-        (table,) = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        ((table,),) = connection.execute(f"SELECT name {OF_TABLE}")
         connection.execute('ALTER TABLE "{}" ADD COLUMN {}'.format(table.replace('"', '""'), definition))
-        (altered,) = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'table'").fetchone()
+        ((altered,),) = connection.execute(f"SELECT sql {OF_TABLE}")
 
     assert described(with_column(sql, definition)) == described(altered)
 
@@ -218,3 +221,10 @@ def test_unique(sql: str) -> None:
 def test_text(sql: str, expected: str) -> None:
     """A clause stands behind the others, before the comments, and the rest of the text is what it was."""
     assert with_clause(f"CREATE TABLE t {sql}", "b", "NOT NULL") == f"CREATE TABLE t {expected}"
+
+
+def test_name_of_a_clause() -> None:
+    """A clause leaves with its name and with what it does on a conflict."""
+    sql = "CREATE TABLE t (a, b TEXT CONSTRAINT given NOT NULL ON CONFLICT FAIL CONSTRAINT one UNIQUE)"
+
+    assert without_unique(without_clause(sql, "b", "NOT NULL"), "b") == "CREATE TABLE t (a, b TEXT)"

@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from support.marks import on
-from support.people import People, migrating, send
-
-from sqlalchemy_public_id.errors import LockNotAvailable
+from support.people import People, send
 
 LOCK_TIMEOUT = 1.0
 pytestmark = pytest.mark.slow
@@ -80,30 +77,3 @@ def test_busy_for_a_while(table: People, operation: str) -> None:
     assert len(took) > 20
     assert (table.column in table.columns()) == (operation != "drop_public_id")
     assert table.state().complete == (operation == "contract_public_id")
-
-
-def settings(connection: Connection) -> list[Any]:
-    queries = ["SHOW lock_timeout"]
-    if connection.dialect.name != "postgresql":
-        names = ("lock_wait_timeout", "sql_mode", "innodb_lock_wait_timeout")
-        queries = [f"SELECT @@SESSION.{name}" for name in names]
-    return [send(connection, query).scalar() for query in queries]
-
-
-@on_servers
-def test_busy_for_ever(table: People) -> None:
-    """When the lock is never to be had, the error says what to look for; table and connection are as before."""
-    with table.engine.connect() as connection:
-        before = settings(connection)
-        connection.rollback()
-        refused = pytest.raises(LockNotAvailable, match="no lock within 1 s in 2 attempts; find the transaction")
-        with held(table), refused as caught, migrating(connection) as op:
-            table.say(op, "expand_public_id", lock_timeout=1, attempts=2)
-        assert settings(connection) == before
-        send(connection, f"INSERT INTO {table.name} (name) VALUES ('x')")
-        connection.rollback()  # it is in no other transaction
-        assert send(connection, f"SELECT count(*) FROM {table.name}").scalar() == 50
-
-    assert (caught.value.table, caught.value.attempts, caught.value.timeout) == ("person", 2, 1)
-    assert caught.value.step == "add the column"
-    assert not table.state().exists

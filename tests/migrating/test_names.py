@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
 from support.clients import command_in, run_script
-from support.marks import on
 from support.odd_names import NAMES, beside
 from support.pasting import paste
 from support.people import People, send
@@ -42,75 +41,46 @@ def odd_people(new_people: Callable[..., People]) -> Callable[..., People]:
     return make
 
 
-def test_all_operations(odd_people: Callable[..., People], name: str) -> None:
-    """Each operation works beside any name, in both directions, and leaves nothing."""
-    people = odd_people(name, comment=f"{name} of %s {{x}} $public_id$ :x", server_default="drop")
-
-    people.add()
-    people.check_complete(ROWS)
-    people.run("loosen_public_id")
-    people.check_expanded()
-    people.run("contract_public_id")
-    people.check_complete(ROWS)
-
-    people.run("drop_public_id")
-    people.check_gone()
-
-
-@on(*SERVERS)
-def test_scripts(odd_people: Callable[..., People], name: str) -> None:
-    """Scripts work beside any name, and have the command that fills this column of this table."""
-    people = odd_people(name, comment=f"{name} of %s {{x}} $public_id$ :x")
-    sql = people.script("expand_public_id")
-
-    run_script(people.engine, sql)
-    people.check_expanded()
-    words = command_in(sql)
-    assert (words[-1], words[words.index("--column") + 1]) == (name, people.column)
-    run_script(people.engine, people.script("drop_public_id"))
-    people.check_gone()
-
-
-@on(*SERVERS)
-def test_schemas(odd_people: Callable[..., People], engine: Engine, name: str) -> None:
-    """A schema may have the name, too."""
-    schema = name if engine.name == "postgresql" else f"{engine.url.database}_{name}"[:64].rstrip()
-    quoted = People(engine, table="x", schema=schema).name.removesuffix(".x")
+@pytest.fixture
+def schema(engine: Engine, name: str, tmp_path: Path) -> Iterator[str]:
+    """A schema of the name, too; on SQLite, a database that is attached."""
+    if engine.name == "sqlite":
+        attach = f"ATTACH ? AS {engine.dialect.identifier_preparer.quote_identifier(name)}"
+        file = str(tmp_path / "other.db")
+        event.listen(engine, "connect", lambda connection, record: connection.execute(attach, (file,)))
+        yield name
+        return
+    made = name if engine.name == "postgresql" else f"{engine.url.database}_{name}"[:64].rstrip()
+    quoted = People(engine, table="x", schema=made).name.removesuffix(".x")
     with engine.begin() as connection:
         send(connection, f"CREATE SCHEMA {quoted}")
-    try:
-        people = odd_people(name, schema=schema)
-        people.add()
-        people.check_complete(ROWS)
-        assert [found.problem for found in looked_at(people).at_least("warning")] == []
-        run_script(engine, people.script("drop_public_id"))
-        people.check_gone()
-        sql = people.script("expand_public_id")
-        run_script(engine, sql)
-        people.check_expanded()
-        words = command_in(sql)
-        assert (words[-1], words[words.index("--schema") + 1]) == (name, schema)
-    finally:
-        with engine.begin() as connection:
-            send(connection, f"DROP SCHEMA {quoted}" + " CASCADE" * (engine.name == "postgresql"))
+    yield made
+    with engine.begin() as connection:
+        send(connection, f"DROP SCHEMA {quoted}" + " CASCADE" * (engine.name == "postgresql"))
 
 
-@on("sqlite")
-def test_attached(odd_people: Callable[..., People], engine: Engine, name: str, tmp_path: Path) -> None:
-    """A database that SQLite attaches may have the name, too."""
-    quoted = engine.dialect.identifier_preparer.quote_identifier(name)
-    other = str(tmp_path / "other.db")
-    event.listen(engine, "connect", lambda connection, record: connection.execute(f"ATTACH ? AS {quoted}", (other,)))
-    people = odd_people(name, schema=name)
-
+def test_operations(odd_people: Callable[..., People], schema: str, name: str) -> None:
+    """Each operation, and each script with its command, works beside any name, there and back, and leaves nothing."""
+    people = odd_people(name, schema=schema, comment=f"{name} of %s {{x}} $public_id$ :x")
     people.add()
     people.check_complete(ROWS)
     people.run("loosen_public_id")
+    people.check_expanded()
     people.run("contract_public_id")
+    people.check_complete(ROWS)
     assert looked_at(people).at_least("warning") == []
-
     people.run("drop_public_id")
     people.check_gone()
+
+    if people.engine.name in SERVERS:
+        sql = people.script("expand_public_id")
+        run_script(people.engine, sql)
+        people.check_expanded()
+        words = command_in(sql)
+        options = [words[words.index(f"--{option}") + 1] for option in ("schema", "column")]
+        assert [*options, words[-1]] == [schema, people.column, name]
+        run_script(people.engine, people.script("drop_public_id"))
+        people.check_gone()
 
 
 def looked_at(people: People) -> audit.Report:

@@ -5,30 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from sqlalchemy import Column, Engine, Text, inspect
+from sqlalchemy import Engine, inspect
 from support.marks import on
 from support.people import People, people, send
 
+from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.operation import run_phases
+
 pytestmark = pytest.mark.backend
-
-
-def add_note(table: People) -> None:
-    """Add a column by an operation of Alembic."""
-    with table.migrating() as op:
-        op.add_column(table.table, Column("note", Text))
-
-
-migrations = pytest.mark.parametrize("migrate", [add_note, People.add], ids=["add_column", "add_public_id"])
-
-
-@migrations
-@on("sqlite")
-def test_other_capital_letters(engine: Engine, migrate: Callable[[People], None]) -> None:
-    """SQLite finds a table whatever the capital letters of its name are, and an operation does so as well."""
-    with people(engine, 1, table="Person") as table:
-        migrate(People(engine, "person"))
-
-        assert len(table.columns()) == 3
 
 
 @on("sqlite")
@@ -58,15 +42,23 @@ def schema(engine: Engine) -> Iterator[str]:
         table.execute("DROP SCHEMA tenant CASCADE")
 
 
-@migrations
 @on("postgresql")
-def test_translated_schema(
-    engine: Engine, schema: str, new_engine: Callable[..., Engine], migrate: Callable[[People], None]
-) -> None:
+def test_translated_schema(engine: Engine, schema: str, new_engine: Callable[..., Engine]) -> None:
     """An operation ends, and changes one table, on a connection whose ``schema_translate_map`` names a schema."""
     options = {"schema_translate_map": {None: schema}}
 
-    migrate(People(new_engine("postgresql", engine.url, execution_options=options)))
+    People(new_engine("postgresql", engine.url, execution_options=options)).add()
     columns = [len(inspect(engine).get_columns("person", schema=each)) for each in (None, schema)]
 
     assert sorted(columns) == [2, 3]
+
+
+@on("sqlite")
+def test_translated_schema_after_a_refusal(engine: Engine) -> None:
+    """The ``schema_translate_map`` of a connection stays when an operation is refused."""
+    with people(engine, 1) as table, table.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT", schema_translate_map={None: "main"})
+        with pytest.raises(ConfigurationError):
+            run_phases(connection, table.target, ["contract"])
+
+        assert connection.get_execution_options()["schema_translate_map"] == {None: "main"}

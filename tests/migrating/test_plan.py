@@ -85,7 +85,9 @@ def test_command(people: People) -> None:
     assert "trigger: note_change fires for an UPDATE" in result.stdout
     assert rights.get(people.engine.name, "UPDATE") in result.stdout.partition("\nrights: ")[2]
     people.add(format=NanoId(prefix="per"), server_default="none", update_triggers="fire")
-    assert "nothing is left to do" in plan(people, *options).stdout
+    again = plan(people, *options).stdout
+    assert "nothing is left to do" in again
+    assert "trigger:" not in again
 
 
 def test_obstacles_of_the_command(people: People) -> None:
@@ -93,18 +95,23 @@ def test_obstacles_of_the_command(people: People) -> None:
     assert re.search(r"person\.public_id .* nothing\b", plan(people, "--output", "table").stdout)
     people.run("expand_public_id")
     people.execute("UPDATE person SET public_id = 'izkpm55j334u' WHERE id < 3")
+    people.execute("UPDATE person SET public_id = 'odd' WHERE id = 3")
     text, table, facts = plan(people), plan(people, "--output", "table"), plan(people, "--output", "json")
     report = json.loads(facts.stdout)
 
     assert [each.exit_code for each in (text, table, facts)] == [1] * 3
     assert "obstacle: 1 id is in several rows, such as 'izkpm55j334u'" in text.stdout
-    assert re.search(r"person\.public_id .* duplicates\b", table.stdout)
+    assert re.search(r"person\.public_id .* duplicates, invalid-ids\b", table.stdout)
     assert "1 id is in several rows" in table.stdout
     assert report["target"] == "person.public_id"
-    assert [obstacle["code"] for obstacle in report["obstacles"]] == ["duplicates"]
-    consented = plan(people, "--on-duplicate", "replace", "--output", "json")
+    assert [obstacle["code"] for obstacle in report["obstacles"]] == ["duplicates", "invalid-ids"]
+    consented = plan(people, "--on-duplicate", "replace", "--on-invalid", "keep", "--output", "json")
     assert consented.exit_code == 0
-    assert json.loads(consented.stdout)["steps"]
+    report = json.loads(consented.stdout)
+    assert (bool(report["steps"]), report["warnings"]) == (True, [])
+    if people.engine.name == "sqlite":  # whose file has no other table
+        every = command.run("plan", people.engine.url, "--all", "--output", "json").stdout
+        assert [each["target"] for each in json.loads(every)] == ["person.public_id"]
 
 
 def test_sample(people: People, monkeypatch: pytest.MonkeyPatch) -> None:

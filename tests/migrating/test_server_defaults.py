@@ -4,38 +4,63 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Column, Engine, MetaData, Table, select
 from support.evenness import chance_of
 from support.marks import on, since_mariadb
 from support.people import People, send
 
-from sqlalchemy_public_id import ConfigurationError, NanoId
-from sqlalchemy_public_id.formats import BASE36, BASE62, Format, alphabets
-from sqlalchemy_public_id.migrating.server_defaults import expression
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    JetifyTypeId,
+    NanoId,
+    ObjectId,
+    PublicIdType,
+    Snowflake,
+    Ulid,
+    Uuid4,
+    Uuid7,
+)
+from sqlalchemy_public_id.formats import BASE36, BASE62, Format
+from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.migrating import PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import plan_for
+from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
-SUSPECT = 1e-6 / 100
-"""There are about a hundred chances below; together they give a false alarm once in a million runs."""
-ALPHABETS = {
-    "2": "01",
-    "10": "0123456789",
-    "base36": BASE36,
-    "base62": BASE62,
-    "64": alphabets.__dict__.get("URL_SAFE", BASE62 + "-_"),
-    "odd": "'\"%:;,.()-?{}$@ab",
-    "95": "".join(map(chr, range(32, 127))).replace("\\", ""),
-}
-PRINTABLE = {
-    name: "".join(character for character in alphabet if character != " ") for name, alphabet in ALPHABETS.items()
-}
+SUSPECT = 1e-6 / 1000
+"""There are some hundred chances below; together they give a false alarm once in a million runs."""
+ODD = "'\"%:;,.()-?{}$@ab"
+ALPHABETS = {"2": "01", "base36": BASE36, "odd": ODD, "94": "".join(map(chr, range(33, 127))).replace("\\", "")}
+NATIVE = [Uuid7(prefix="pst"), Uuid4(encoding="base58"), JetifyTypeId("person"), Ulid(), ObjectId(prefix="oid")]
+TEXT = [
+    Uuid7(encoding="hex", storage="text"),
+    Uuid7(encoding="hyphenated", storage="text", prefix="pst", separator="'"),
+    Uuid4(encoding="hyphenated", storage="text"),
+    Uuid4(encoding="hex", storage="text", prefix="row"),
+    ObjectId(storage="text"),
+]
+NOT_GENERATED = [
+    Snowflake(machine_id=1),
+    Uuid7(storage="text"),
+    Ulid(storage="text"),
+    JetifyTypeId("x", storage="text"),
+]
 
 
-def make(engine: Engine, format: Format, count: int) -> list[str]:
-    """So many ids from a default of the database."""
+def shown(engine: Engine, format: Format) -> list[str]:
+    """The ids of all people, as text."""
+    table = Table("person", MetaData(), Column("public_id", PublicIdType(format)))
+    with engine.connect() as connection:
+        return list(connection.scalars(select(table.c.public_id)))
+
+
+def made(engine: Engine, format: Format, count: int) -> list[str]:
+    """So many ids from the default of the database, which are well-formed and different."""
     people = People(engine, format=format)
     people.create(0)
     try:
@@ -44,83 +69,110 @@ def make(engine: Engine, format: Format, count: int) -> list[str]:
             people.run("contract_public_id")
         for at in range(0, count, 5_000):
             people.write(min(5_000, count - at))
-        made = people.ids()
-        assert None not in made
-        return [id for id in made if id is not None]
+        ids = shown(engine, format)
     finally:
         people.drop()
+    assert all(map(format.is_valid, ids)), [id for id in ids if not format.is_valid(id)][:3]
+    assert len(set(ids)) == len(ids) == count
+    return ids
 
 
-def chances(bodies: list[str], alphabet: str) -> list[float]:
+def chances(ids: list[str], alphabet: str) -> list[float]:
     """The chances of the counts of characters: over all, at each place, and of pairs of neighbours in an id."""
-    text = "".join(bodies)
-    length = len(bodies[0])
+    text = "".join(ids)
+    length = len(ids[0])
     columns = [text, *(text[place::length] for place in range(length))]
     found = [chance_of([column.count(character) for character in alphabet]) for column in columns]
-    if len(alphabet) ** 2 * 20 < len(bodies):
+    if len(alphabet) ** 2 * 20 < len(ids):
         for left, right in ((0, 1), (length // 2, length // 2 + 1), (0, length - 1)):
-            pairs = Counter(body[left] + body[right] for body in bodies)
+            pairs = Counter(id[left] + id[right] for id in ids)
             found.append(chance_of([pairs[a + b] for a in alphabet for b in alphabet]))
     return found
 
 
-@pytest.mark.backend(alphabet=[PRINTABLE["odd"]])
-@pytest.mark.parametrize("alphabet", PRINTABLE.values(), ids=PRINTABLE)
+@pytest.mark.backend(alphabet=[ODD])
+@pytest.mark.parametrize("alphabet", ALPHABETS.values(), ids=ALPHABETS)
 def test_uniform(engine: Engine, alphabet: str) -> None:
     """Every character is equally likely at every place, and none depends on another."""
-    count = 60_000 if len(alphabet) > 2 else 20_000
-    format = NanoId(length=12 if len(alphabet) > 2 else 60, alphabet=alphabet)
+    length, count = (60, 20_000) if len(alphabet) == 2 else (12, 60_000)
 
-    ids = make(engine, format, count)
+    ids = made(engine, NanoId(length=length, alphabet=alphabet), count)
 
-    assert all(map(format.is_valid, ids))
     assert min(chances(ids, alphabet)) > SUSPECT
 
 
-@pytest.mark.slow
-def test_many(engine: Engine) -> None:
-    """Two hundred thousand ids are even, and all are different."""
-    ids = make(engine, NanoId(), 200_000)
-
-    assert len(set(ids)) == len(ids)
-    assert min(chances(ids, BASE36)) > SUSPECT
+RANDOM = {"Uuid4": (31, 30, 20, 2, 0), "Ulid": tuple(range(20)), "ObjectId": tuple(range(16))}
+"""The hexadecimal places that are random, from the last one; those of UUIDs of version 7 are below."""
 
 
-@pytest.mark.parametrize("length", [1, 5, 24, 100])
-def test_lengths(engine: Engine, length: int) -> None:
-    """Ids of any length are well-formed, also where they take several random numbers."""
-    format = NanoId(length=length, prefix="p", separator="-")
-
-    ids = make(engine, format, 300 if length > 4 else 1)
-
-    assert all(map(format.is_valid, ids))
-    assert length < 5 or len(set(ids)) == len(ids)
+def has_own_function(engine: Engine, format: BitsFormat) -> bool:
+    """Whether PostgreSQL makes the ids with its own ``uuidv7()``."""
+    with engine.connect() as connection:
+        version = connection.dialect.server_version_info
+    return engine.name == "postgresql" and "uuidv7()" in expression(format, "postgresql", version)
 
 
-@pytest.mark.parametrize("separator", ["'", '"', "$:", "''", "%(", "~{}"])
-def test_separators(engine: Engine, separator: str) -> None:
-    """Whatever stands between prefix and body is quoted."""
-    format = NanoId(prefix="per", separator=separator)
+@pytest.mark.parametrize(
+    ("database", "format"),
+    [
+        *((database, format) for database in ("postgresql", "mysql", "mariadb") for format in [*NATIVE, *TEXT]),
+        *(("sqlite", format) for format in TEXT),
+    ],
+    indirect=["database"],
+    ids=repr,
+)
+def test_digits(engine: Engine, format: BitsFormat) -> None:
+    """Numbers, and hexadecimal text with prefix and hyphens, are of now, and random where they have to be."""
+    ids = made(engine, format, 4000)
 
-    ids = make(engine, format, 20)
+    if format.ordered:
+        now = datetime.now(timezone.utc)
+        times = [format.timestamp(id) for id in ids]  # type: ignore[attr-defined]
+        assert now - timedelta(minutes=2) < min(times) <= max(times) < now + timedelta(seconds=2)
+    numbers = [format.to_int(id) for id in ids]
+    finer_time = () if has_own_function(engine, format) else (17, 18)  # uuidv7() has parts of the millisecond there
+    for place in RANDOM.get(type(format).__name__, (0, 1, 7, 14, *finer_time)):
+        digits = Counter(number >> 4 * place & 15 for number in numbers)
+        assert chance_of([digits[digit] for digit in range(16)]) > SUSPECT, place
+    if "Uuid" in type(format).__name__:
+        variants = Counter(number >> 60 & 15 for number in numbers)
+        assert set(variants) == {8, 9, 10, 11}
+        assert chance_of(list(variants.values())) > SUSPECT
 
-    assert all(map(format.is_valid, ids))
 
-
+DIALECTS = ("postgresql", "mysql", "mariadb", "sqlite")
 REFUSED: list[tuple[Any, str]] = [
-    (NanoId(alphabet="\\ab"), "backslash"),
-    (NanoId(prefix="a", separator="\\"), "backslash"),
-    (NanoId(check_digit=True), 'pass server_default="none"'),
-    ("a format of one's own", 'pass server_default="none"'),
+    (NanoId(alphabet="\\ab"), "a backslash"),
+    (NanoId(prefix="a", separator="\\"), "a backslash"),
+    (Uuid7(encoding="hex", storage="text", prefix="sep", separator="\\"), "a backslash"),
+    (NanoId(check_digit=True), "a check digit"),
+    ("a format of one's own", "no SQL"),
+    *((format, "") for format in NOT_GENERATED),
 ]
 
 
-@pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql", "mariadb"])
-@pytest.mark.parametrize(("format", "why"), REFUSED, ids=["alphabet", "separator", "check digit", "other"])
+@pytest.mark.parametrize(
+    ("dialect", "format", "why"),
+    [
+        *((dialect, *case) for dialect in DIALECTS for case in REFUSED),
+        *(("sqlite", format, "") for format in NATIVE),
+    ],
+    ids=repr,
+)
 def test_refused(dialect: str, format: Any, why: str) -> None:
     """A format that the database cannot make, or whose backslash is an escape in some sessions, is refused."""
-    with pytest.raises(ConfigurationError, match=why):
+    with pytest.raises(
+        ConfigurationError, match=rf'{dialect} cannot generate .*: .*{why}.*; pass server_default="none"'
+    ):
         expression(format, dialect)
+
+
+def test_own_function() -> None:
+    """PostgreSQL 18 has a function for UUIDs of version 7, and it is used where the server is known to have it."""
+    assert expression(Uuid7(), "postgresql", (18, 1)) == "uuidv7()"
+    assert expression(JetifyTypeId("x"), "postgresql", (18,)) == "uuidv7()"
+    assert "uuidv7" not in expression(Uuid7(), "postgresql", (17, 2))
+    assert "uuidv7" not in expression(Uuid7(), "postgresql")
 
 
 EVIL = "CREATE FUNCTION evil.substr(text, int{}) RETURNS text LANGUAGE sql AS $$ SELECT 'e' $$"
@@ -140,3 +192,69 @@ def test_session_of_another_program(new_people: Callable[..., People]) -> None:
         send(connection, "INSERT INTO public.person (name) VALUES ('x')")
         assert format.is_valid(send(connection, "SELECT public_id FROM public.person").scalar())
         connection.rollback()
+
+
+REPORTED = [
+    NanoId(),
+    NanoId(prefix="mod", separator="'", alphabet="aX(_)% .".replace(" ", "m"), length=5),
+    NanoId(prefix="cus", alphabet=BASE62),
+    Uuid4(prefix="cus", encoding="hex", storage="text"),
+    Uuid7(encoding="hyphenated", storage="text"),
+    Uuid7(),
+    ObjectId(),
+]
+
+
+@on("sqlite", "mysql", "mariadb")
+@pytest.mark.parametrize("format", REPORTED, ids=repr)
+def test_default_of_the_library(table: People, format: Format) -> None:
+    """The server has another text for a default than the library; it is recognised for its format, and for no other."""
+    dialect = table.engine.dialect
+    if not can_generate(format, dialect.name):
+        pytest.skip("this database cannot generate such ids")
+    table.create(0)
+    table.add(format=format)
+
+    def is_own(format: Format) -> bool:
+        return plan_for(PublicIdColumn.of("person", format=format), dialect).has_own_default(table.state())
+
+    assert is_own(format)
+    assert is_own(NanoId(length=30).accepting(format)) or format.is_native
+    assert not is_own(NanoId(length=31))
+
+
+# --- migrations to numbers
+
+
+@pytest.mark.backend(format=[NATIVE[0], NATIVE[-1], TEXT[1], *NOT_GENERATED[::2]])
+@pytest.mark.parametrize("format", [*NATIVE, *TEXT, *NOT_GENERATED], ids=repr)
+def test_migrated(new_people: Callable[..., People], engine: Engine, format: BitsFormat) -> None:
+    """Every format goes onto a table with rows, is unique and NOT NULL, and goes away again."""
+    keep: Any = "keep" if can_generate(format, engine.name) else "none"
+    people = new_people(200, format=format, server_default=keep)
+    people.add()
+    if keep == "keep":
+        people.write(10)
+    ids = shown(engine, format)
+
+    assert len(set(ids)) == len(ids) == (210 if keep == "keep" else 200)
+    assert all(map(format.is_valid, ids))
+    assert people.state().complete
+    people.run("loosen_public_id")
+    people.add()
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+@on("mysql", "mariadb", "postgresql")
+def test_duplicates(new_people: Callable[..., People], engine: Engine) -> None:
+    """Rows that share a number before there is an index are given others when it is built, with consent."""
+    format = ObjectId()
+    people = new_people(20, format=format, server_default="none")
+    people.run("expand_public_id")
+    people.run("backfill_public_id")
+    value = "'\\x0123456789abcdef01234567'" if engine.name == "postgresql" else "0x0123456789abcdef01234567"
+    people.execute(f"UPDATE person SET public_id = {value} WHERE id <= 3")
+    people.run("contract_public_id", on_duplicate="replace")
+
+    assert len(set(shown(engine, format))) == 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,30 +21,6 @@ def people(tmp_path: Path) -> Iterator[People]:
     made.create(200)
     yield made
     engine.dispose()
-
-
-def test_live_writer(people: People) -> None:
-    """All rows of a program that never stops writing have an id in the end."""
-    over, errors = threading.Event(), list[Exception]()
-
-    def write() -> None:
-        while not over.is_set():
-            try:
-                people.write(1)
-            except Exception as error:
-                errors.append(error)
-            over.wait(0.005)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        people.add()
-    finally:
-        over.set()
-        writer.join()
-
-    assert errors == []
-    people.check_complete()
 
 
 def test_rows_after_the_backfill(people: People) -> None:

@@ -39,10 +39,7 @@ def three_postgresqls(programs: dict[str, str]) -> Iterator[list[URL]]:
 @pytest.fixture(scope="session")
 def primary_and_standby(programs: dict[str, str]) -> Iterator[tuple[URL, URL]]:
     """URLs of a PostgreSQL server and of its replica by streaming replication."""
-    with (
-        private_servers.postgresqls(programs, 1) as [primary],
-        private_servers.standby(programs, primary) as replica,
-    ):
+    with private_servers.postgresqls(programs, 1) as [primary], private_servers.standby(programs, primary) as replica:
         yield primary, replica
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +50,16 @@ class Pooler:
 
     def settings(self) -> set[Any]:
         """Return the settings of all sessions that the pooler keeps, which is as many as run at once."""
-        found: set[Any] = set()
         together = threading.Barrier(4)
 
-        def look() -> None:
+        def look(_: int) -> Any:
             with self.transaction.begin() as connection:
-                found.add(tuple(connection.execute(text(f"SELECT {SETTINGS}")).one()))
+                found = tuple(connection.execute(text(f"SELECT {SETTINGS}")).one())
                 together.wait(30)
+                return found
 
-        threads = [threading.Thread(target=look) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return found
+        with ThreadPoolExecutor(4) as threads:
+            return set(threads.map(look, range(4)))
 
 
 @pytest.fixture
@@ -76,13 +73,11 @@ def pooler(poolers: tuple[URL, URL, URL]) -> Iterator[Pooler]:
             with made.transaction.begin() as connection:
                 connection.execute(text("SELECT pg_sleep(random() * 0.004)"))
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    yield made
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        for _ in range(3):
+            threads.submit(work)
+        yield made
+        stop.set()
     made.dispose()
 
 
@@ -104,16 +99,12 @@ def test_backfill(pooler: Pooler, people: People, monkeypatch: pytest.MonkeyPatc
     """Several workers fill the table through the pooler, no lock remains, and a second run fills what is left."""
     monkeypatch.setattr("sqlalchemy_public_id.backfill.WINDOW", 2_000)
     people.run("expand_public_id")
-    done: list[backfill.Progress] = []
-
-    def work() -> None:
-        done.append(backfill.run(pooler.transaction, people.table, pause=0, batch_seconds=0.02))
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        workers = [
+            threads.submit(backfill.run, pooler.transaction, people.table, pause=0, batch_seconds=0.02)
+            for _ in range(3)
+        ]
+    done = [worker.result() for worker in workers]
 
     assert sum(progress.filled for progress in done) == ROWS
     assert all(progress.finished for progress in done)

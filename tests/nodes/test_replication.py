@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, func, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session
-from support.depots import hexes, models
+from support.depots import models
 from support.people import People
 
 from sqlalchemy_public_id.errors import DryRun
@@ -116,22 +116,6 @@ def test_rows_of_two_clusters(engines: list[Engine], merged: Callable[..., Any],
     assert {tuple(row) for row in counted} == {(10, ROWS), (20, ROWS)}
     assert of_ten == ROWS
     assert list(own) == ["1e000000000001"]
-
-
-def test_figures_of_the_seed(engines: list[Engine], merged: Callable[..., Any]) -> None:
-    """A database that becomes cluster 20 after two rows of cluster 10 sends the figures of the seed to the third."""
-    Depot, _ = merged("function")
-    first, _, third = engines
-    for cluster in (10, 20):
-        alone(first, f"UPDATE cluster_config SET cluster = {cluster}")
-        with Session(first) as session:
-            session.add_all([Depot(name="Alice"), Depot(name="Bob")])
-            session.commit()
-
-    wait_for(third, Depot, 4)
-
-    with Session(third) as session:
-        assert hexes(session, Depot) == ["a000000000001", "a000000000002", "14000000000003", "14000000000004"]
 
 
 def test_without_clusters(engines: list[Engine], merged: Callable[..., Any]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -49,21 +49,14 @@ def test_waits(engines: tuple[Engine, Engine], people: People) -> None:
         assert not lag(connection)
         time.sleep(0.3)
         assert lag(connection)
-    ended = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        worker = threads.submit(backfill.run, primary, "person", batch_seconds=0.01, wait_while=lag)
+        time.sleep(1.5)
+        assert not worker.done()
+        assert set(people.ids()) == {None}
+        _send(replica, "SELECT pg_wal_replay_resume()")
+        worker.result(30)
 
-    def run() -> None:
-        backfill.run(primary, "person", batch_seconds=0.01, wait_while=lag)
-        ended.set()
-
-    worker = threading.Thread(target=run)
-    worker.start()
-    time.sleep(1.5)
-    assert not ended.is_set()
-    assert set(people.ids()) == {None}
-    _send(replica, "SELECT pg_wal_replay_resume()")
-    worker.join(30)
-
-    assert ended.is_set()
     people.run("contract_public_id")
     people.check_complete(2000)
 

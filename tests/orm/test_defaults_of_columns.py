@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, String, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support import members
 from support.marks import before_sqlalchemy, fast_ways, on
 from support.rows import agree
@@ -143,9 +143,11 @@ def test_default_of_the_program(session: Session, name: str) -> None:
 
 @on("sqlite")
 def test_default_that_is_called_elsewhere(session: Session) -> None:
-    """SQLAlchemy can execute the default of a column by itself, and tables that were pickled have it."""
+    """SQLAlchemy can execute the default of a column by itself, form libraries call it, pickled tables have it."""
     members.Base.metadata.create_all(session.connection())
-    assert NanoId().is_valid(session.scalar(members.User.__table__.c.public_id.default))
+    default = members.User.__table__.c.public_id.default
+    for made in (session.scalar(default), default.arg(None), default.arg(session)):
+        assert NanoId().is_valid(made)
     copy = pickle.loads(pickle.dumps(members.Base.metadata)).tables["user"]
     session.connection().execute(insert(copy), [{"name": "x"}, {"name": "y"}])
 
@@ -156,7 +158,7 @@ def test_default_that_is_called_elsewhere(session: Session) -> None:
 @fast_ways
 @on("sqlite")
 def test_public_id_that_is_added_late(session: Session, statements: Statements) -> None:
-    """A public id that a configured model is given is protected, and inserted, like any other."""
+    """A public id that a configured model is given is protected, inserted and read like any other."""
 
     class Own(DeclarativeBase): ...
 
@@ -165,10 +167,10 @@ def test_public_id_that_is_added_late(session: Session, statements: Statements) 
         id: Mapped[int] = bigint_key()
         name: Mapped[str] = mapped_column()
 
-    configure_mappers()
+    session.execute(text("CREATE TABLE note (id INTEGER PRIMARY KEY, name TEXT, public_id TEXT UNIQUE)"))
+    [before] = flush(session, Note, [{"name": "before"}])
     Note.public_id = public_id_column(NanoId())  # type: ignore[attr-defined]  # no annotation declares it
-    Own.metadata.create_all(session.connection())
-    session.connection()
+    assert before.public_id is None  # that of a stored row is not made up
     statements.clear()
     notes = flush(session, Note, [{"name": str(number)} for number in range(3)])
     assert len(statements) == 1

@@ -7,36 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import String, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    MappedAsDataclass,
-    Session,
-    defer,
-    load_only,
-    make_transient,
-    mapped_column,
-)
+from sqlalchemy.orm import Session, defer, load_only, make_transient, make_transient_to_detached
 from support.marks import on
-from support.members import A, B, Link, Team, TeamId, User
+from support.members import A, B, Dog, Link, Team, TeamId, User
 from support.rows import agree, stored
-from support.ways import Way, each_way, execute, execute_core, execute_values, flush, insert_mappings, save_in_bulk
+from support.ways import execute, flush
 
-from sqlalchemy_public_id import InvalidPublicId, PublicIdMixinDataclass, bulk, testing
+from conftest import Statements
+from sqlalchemy_public_id import InvalidPublicId, bulk, testing
 
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
 pytestmark = pytest.mark.usefixtures("members")
-
-
-@pytest.fixture
-def user(session: Session) -> User:
-    """A stored user, loaded, whose public id is A."""
-    [user] = flush(session, User, [{"name": "Ada", "public_id": A}])
-    session.commit()
-    session.refresh(user)
-    return user
 
 
 # --- made
@@ -69,25 +52,6 @@ def test_each_attribute_has_its_own_early_id(session: Session) -> None:
     assert [len(text) for text in shown] == [8, 20]
     assert shown == session.connection().execute(select(Link.__table__.c.short, Link.__table__.c.long_text)).one()
     assert TeamId is type(Team().public_id)
-
-
-@on("sqlite")
-def test_early_id_of_a_dataclass(session: Session) -> None:
-    """A mapped dataclass, whose constructor sets every field, knows its id early as well."""
-
-    class Own(MappedAsDataclass, DeclarativeBase): ...
-
-    class Note(PublicIdMixinDataclass, Own):
-        __tablename__ = "note"
-        text: Mapped[str] = mapped_column(String(50))
-
-    Own.metadata.create_all(session.connection())
-    note = Note("remember")
-    early = note.public_id
-    session.add(note)
-    session.commit()
-
-    assert {note.id: early} == stored(session, Note)
 
 
 @on("sqlite")
@@ -133,34 +97,6 @@ def test_early_id_is_not_replaced(session: Session, user: User, move: str) -> No
     assert early.public_id == A
 
 
-@EVERYWHERE
-@each_way(execute_core, execute, execute_values, insert_mappings, save_in_bulk)
-def test_early_id_given_to_a_statement(session: Session, user: User, write: Way) -> None:
-    """An early id that the caller gives to a statement is a given one, whose duplicate is an error; nothing changes."""
-    with testing.fixed_ids(User, A):
-        draft = User()
-        assert draft.public_id == A
-    with pytest.raises(IntegrityError):
-        write(session, User, [{"public_id": A}])
-    session.rollback()
-
-    assert draft.public_id == A
-    assert list(stored(session, User).values()) == [A]
-
-
-@on("sqlite", "postgresql")
-def test_stored_early_id_stays(session: Session) -> None:
-    """Once its row is stored, an object that showed its id early keeps it, whoever draws the same id later."""
-    with testing.fixed_ids(User, A, A):
-        early = User()
-        assert early.public_id == A
-        session.add(early)
-        session.flush()
-        [other] = flush(session, User, [{}])
-
-    agree(session, [early, other])
-
-
 # --- given
 
 
@@ -177,18 +113,6 @@ def test_malformed_id_is_refused(session: Session, bad: Any) -> None:
         user.public_id = bad
     session.add(user)
     session.commit()
-    assert {user.id: A} == stored(session, User)
-
-
-@on("sqlite")
-def test_given_id_may_change_before_the_flush(session: Session) -> None:
-    """The id of an object that is not stored can be given again."""
-    user = User(public_id=A)
-    user.public_id = B
-    session.add(user)
-    user.public_id = A
-    session.commit()
-
     assert {user.id: A} == stored(session, User)
 
 
@@ -214,23 +138,30 @@ def test_given_id_is_discarded(session: Session, user: User, way: str) -> None:
     agree(session, [user, other])
 
 
+# --- stored no more
+
+
 @EVERYWHERE
-def test_none_discards_an_id_that_collided(session: Session, user: User) -> None:
-    """After ``None``, the object of a flush that failed gets another id, and keeps everything else."""
-    early = User(name="Grace", public_id=A)
-    session.add(early)
-    with pytest.raises(IntegrityError):
+@pytest.mark.parametrize("insert", [Session.add_all, bulk.insert])
+def test_objects_after_a_failed_flush(session: Session, insert: Callable[[Session, list[Any]], None]) -> None:
+    """Failed objects have no ids; those of the next flush, and they when they are added again, have those of rows."""
+    flush(session, User, [{"name": "taken", "email": "taken"}])
+    failed = [User(name="failed", email="taken"), User(name="beside")]
+    with pytest.raises(IntegrityError), session.begin_nested():
+        insert(session, failed)
         session.flush()
-    session.rollback()
-    early.public_id = None  # type: ignore[assignment]  # discards it
-    session.add(early)
+    assert ["public_id" in vars(each) for each in failed] == [False, False]
+
+    failed[0].email = "free"
+    others = [User(name="one"), User(name="two")]
+    insert(session, others)
+    insert(session, failed)
     session.commit()
 
-    assert early.name == "Grace"
-    agree(session, [user, early])
-
-
-# --- stored no more
+    shown = {user.name: user.public_id for user in [*failed, *others]}
+    session.expunge_all()
+    stored = {user.name: user.public_id for user in session.scalars(select(User).where(User.name != "taken"))}
+    assert shown == stored
 
 
 @on("sqlite", "postgresql")
@@ -277,13 +208,75 @@ def test_transient_copy_may_be_given_another_id(session: Session, user: User) ->
     assert stored(session, User) == {1: A, 2: B}
 
 
+# --- merged, or stored without a flush
+
+
 @on("sqlite")
-def test_deleted_object_keeps_its_id_when_added_again(session: Session, user: User) -> None:
-    """A row that is deleted and written again has the id it had."""
-    session.delete(user)
-    session.commit()
-    make_transient(user)
-    session.add(user)
+def test_stub_shows_the_id_of_its_row(session: Session) -> None:
+    """An object whose key is known shows the id of that row once it is attached."""
+    execute(session, User, [{"id": 5, "public_id": A}])
+    stub = User(id=5)
+    make_transient_to_detached(stub)
+    session.add(stub)
+
+    assert stub.public_id == A
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("autoflush", [True, False])
+def test_one_object_merged_twice(session: Session, autoflush: bool, statements: Statements) -> None:
+    """``merge()`` of one new object, twice, makes two rows with two ids, and reads nothing."""
+    session.autoflush = autoflush
+    template = User()
+    rows = [session.merge(template), session.merge(template)]
+    session.flush()
+    assert len(statements) == len(statements.starting("INSERT"))
     session.commit()
 
-    assert {user.id: A} == stored(session, User)
+    agree(session, rows)
+
+
+@EVERYWHERE
+def test_merged_object_has_the_id_of_its_row(session: Session) -> None:
+    """What ``merge()`` returns shows the id of the row, also if the flush had to replace it."""
+    flush(session, User, [{"public_id": A}])
+    session.commit()
+    with testing.collisions(User, A):
+        merged = session.merge(User())
+        session.commit()
+
+    agree(session, [merged])
+    assert merged.public_id != A
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("state", ["loaded", "expired", "not in the session"])
+@pytest.mark.parametrize("given", [{}, {"public_id": A}], ids=["no id", "its own id"])
+def test_merge_by_key_leaves_the_id(session: Session, state: str, given: dict[str, str]) -> None:
+    """``merge()`` of an object with the key of a row, and without an id or with its own, leaves that of the row."""
+    [user] = flush(session, User, [{"id": 5, "public_id": A}])
+    session.commit()
+    if state == "loaded":
+        session.refresh(user)
+    elif state == "not in the session":
+        session.expunge_all()
+    merged = session.merge(User(id=5, name="Ada", **given))
+    session.commit()
+
+    assert (merged.public_id, merged.name) == (A, "Ada")
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("model", [User, Dog])
+@pytest.mark.parametrize("return_defaults", [True, False])
+def test_rows_of_bulk_saved_objects(session: Session, model: type[User | Dog], return_defaults: bool) -> None:
+    """``bulk_save_objects()`` gives ids to the rows; only an object whose id was read before has that of its row."""
+    objects = [model(), model(name="Ada"), model(name="Grace"), model()]
+    shown = objects[1].public_id
+    session.bulk_save_objects(objects, return_defaults=return_defaults)
+    session.commit()
+
+    rows = session.execute(select(model.name, model.public_id)).all()
+    assert ("Ada", shown) in [tuple(row) for row in rows]
+    assert len({row.public_id for row in rows}) == 4
+    assert ["public_id" in vars(each) for each in objects] == [False, True, False, False]

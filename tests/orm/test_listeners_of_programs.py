@@ -6,26 +6,35 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, inspect
+from sqlalchemy import MetaData, String, inspect, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, validates
 from support.marks import on
 from support.members import A
 from support.ways import flush
 
-from sqlalchemy_public_id import PublicIdMixin
+from sqlalchemy_public_id import NanoId, PublicIdMixin, testing
 
-pytestmark = [on("sqlite"), pytest.mark.usefixtures("tables")]
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("tables")]
 
 
 class Base(DeclarativeBase):
     metadata = MetaData()
 
 
+class Ticket(PublicIdMixin, Base):
+    """Four ids in all: aa, ab, ba and bb."""
+
+    __tablename__ = "ticket"
+    __public_id__ = NanoId(length=2, alphabet="ab")
+    name: Mapped[str] = mapped_column(String(9))
+
+
 class Watched(PublicIdMixin, Base):
     """Counts what its validator sees."""
 
     __tablename__ = "watched"
-    name: Mapped[str | None] = mapped_column()
+    name: Mapped[str | None] = mapped_column(String(9))
     validated: list[str | None] = []  # noqa: RUF012  no column
 
     @validates("public_id")
@@ -40,6 +49,7 @@ def tables(create: Callable[[MetaData], None]) -> None:
     Watched.validated.clear()
 
 
+@on("sqlite")
 def test_given_ids_are_seen_and_made_ones_are_not(session: Session, listen: Callable[..., None]) -> None:
     """``@validates`` and the event ``set`` see an id that the caller assigns, and none that the library makes.
 
@@ -61,6 +71,7 @@ def test_given_ids_are_seen_and_made_ones_are_not(session: Session, listen: Call
     assert list(histories["made"].unchanged) == [made.public_id]
 
 
+@on("sqlite")
 @pytest.mark.parametrize("name", ["before_insert", "after_insert", "before_flush"])
 def test_events_read_the_id(session: Session, listen: Callable[..., None], name: str) -> None:
     """A listener to INSERTs, or to flushes, reads the id that the row gets."""
@@ -72,3 +83,34 @@ def test_events_read_the_id(session: Session, listen: Callable[..., None], name:
     [row] = flush(session, Watched, [{}])
 
     assert read == [row.public_id]
+
+
+def give_bb(mapper: object, connection: object, target: Any) -> None:
+    if target.name == "given":
+        target.public_id = "bb"
+
+
+@pytest.mark.parametrize("names", ["given made", "made given", "made given other"])
+def test_assigned_before_the_row(session: Session, listen: Callable[..., None], names: str) -> None:
+    """An id that ``before_insert`` assigns is kept, and a generated one that collides with it is replaced or refused.
+
+    It is refused where the generated one is stored first: the given one is the duplicate then.
+    """
+    listen(Ticket, "before_insert", give_bb)
+    drawn = {"made": "bb", "given": "aa", "other": "ab"}
+    tickets = [Ticket(name=name) for name in names.split()]
+    session.add_all(tickets)
+    with testing.fixed_ids(Ticket, *[drawn[name] for name in names.split()], "ba"):
+        if names.startswith("made"):
+            with pytest.raises(IntegrityError):
+                session.flush()
+            return
+        session.flush()
+
+    table = Ticket.__table__
+    shown = {ticket.name: ticket.public_id for ticket in tickets}
+    assert shown == dict(session.connection().execute(select(table.c.name, table.c.public_id)).all())
+    assert shown["given"] == "bb"
+
+
+# --- a second session on the connection of the flush -----------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_what_is_no_reference() -> None:
         buyer_public_id: Mapped[str] = public_ref("buyer")
 
     for wrong in (Bill.buyer, Bill.buyer_id, "buyer_public_id", Bill, None):
-        with pytest.raises(ConfigurationError, match=r"expected the attribute of a model"):
+        with pytest.raises(ConfigurationError, match=r"expected an attribute such as"):
             references.eager(wrong)  # type: ignore[arg-type]
     for name in (None, 1, relationship(), Buyer):
         with pytest.raises(ConfigurationError, match="expected the name of the relationship"):
@@ -208,7 +208,7 @@ class TwoIds(OnlyKey):
         (many_to_one, "target", TwoIds, "name one of left, right"),
         (
             lambda: many_to_one(primaryjoin="and_(foreign(Pointing.target_id) == Target.id, Target.id > 5)"),
-            *("target", PublicIdMixin, "condition of its own"),
+            *("target", PublicIdMixin, "additional condition"),
         ),
         (lambda: relationship("Target", secondary="pairs"), "target", PublicIdMixin, "manytomany"),
     ],

@@ -53,7 +53,7 @@ class Note(PublicIdMixin, Base):
 FIRM = "rbkfirm_000000000001"
 KEYS = {"firm_public_id": "firm_id", "coded_public_id": "code", "numbered_public_id": "number"}
 SQLALCHEMY = tuple(map(int, sqlalchemy.__version__.split(".")[:2]))
-REFUSED = r"_public_id = 'rbkfirm_000000000001' waits for the next flush"
+REFUSED = r"_public_id = 'rbkfirm_000000000001' is not known before the next flush"
 BY_DRIVER = f"UnresolvedKey|{REFUSED}"
 """What a driver says that knows no such type; those of MySQL and MariaDB ask for its text."""
 
@@ -161,7 +161,7 @@ def test_mappings(db: Session) -> None:
         if SQLALCHEMY < (2, 1):  # a warning in the guide
             send()
         else:
-            with pytest.raises(ConfigurationError, match=r"firm_public_id = '.*' cannot stand in values"):
+            with pytest.raises(ConfigurationError, match=r"firm_public_id = '.*' cannot be used in values"):
                 send()
         savepoint.rollback()
 

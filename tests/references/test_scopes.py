@@ -261,7 +261,7 @@ def test_scopes_that_cannot_work(scope: Any) -> None:
         owner: Mapped[Owner] = relationship()
         owner_public_id: Mapped[str] = public_ref("owner", scope=scope)
 
-    with pytest.raises(ConfigurationError, match="which is no column attribute of"):
+    with pytest.raises(ConfigurationError, match="which is not a column attribute of"):
         OtherBase.registry.configure()
     OtherBase.registry.dispose()
 

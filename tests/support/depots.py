@@ -19,7 +19,8 @@ def models(
     """Two models with cluster keys, the second of which refers to the first."""
 
     class Base(DeclarativeBase):
-        metadata = MetaData(schema=schema)
+        # a convention that asks each constraint for its name, which the one of the configuration has
+        metadata = MetaData(schema=schema, naming_convention={"ck": "ck_%(table_name)s_%(constraint_name)s"})
 
     class Depot(Base):
         __tablename__ = table

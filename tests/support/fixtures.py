@@ -16,6 +16,7 @@ from support.members import Base as Members
 from support.parcel_table import NAME, Parcels
 from support.people import People
 from support.projects import Project
+from support.shops import old_shop
 
 from sqlalchemy_public_id.alembic import drop_cluster_config
 
@@ -75,6 +76,15 @@ def new_project(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., Projec
 
     yield make
     _empty(engine)
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project]) -> Project:
+    """A project whose shop knows its three customers by their keys."""
+    made = new_project()
+    made.migrate(old_shop(), "shop")
+    made.execute("INSERT INTO customer (name) VALUES ('Ada'), ('Grace'), ('Mary')")
+    return made
 
 
 def _empty(engine: Engine) -> None:

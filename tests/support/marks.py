@@ -13,6 +13,8 @@ from support import servers
 
 from sqlalchemy_public_id._private import IS_FAST
 
+SERVERS = ("postgresql", "mysql", "mariadb")
+
 
 def on(*databases: str) -> pytest.MarkDecorator:
     """Run the test on these databases only."""

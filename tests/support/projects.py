@@ -11,6 +11,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Engine, MetaData, text
 from sqlalchemy.engine import URL
@@ -88,6 +89,10 @@ class Project:
 
     def downgrade(self, to: str = "-1") -> None:
         command.downgrade(self.config, to)
+
+    def history(self) -> list[str]:
+        """The messages of the revisions, the first one first."""
+        return [str(script.doc) for script in ScriptDirectory.from_config(self.config).walk_revisions()][::-1]
 
     def check(self, metadata: MetaData) -> str | None:
         """What ``alembic check`` finds: nothing, or the error that tells it."""

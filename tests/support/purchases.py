@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from sqlalchemy import Column, Engine, ForeignKey, MetaData, Numeric, String, Table, select
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -17,7 +18,8 @@ from sqlalchemy.orm import (
     validates,
 )
 
-from sqlalchemy_public_id import PublicIdMixin, TypedId, Uuid7, public_id_column, public_ref
+from sqlalchemy_public_id import IdempotencyConflict, PublicIdMixin, TypedId, Uuid7, public_id_column, public_ref
+from sqlalchemy_public_id.idempotency import insert_once
 
 A, B, C = "izkpm55j334u", "8w0tnq3c5yzd", "cccccccccccc"
 ADA = "iocustomer_0000000000ad"
@@ -108,3 +110,10 @@ def stored(engine: Engine, model: Any = Order) -> list[str]:
     """Return the public ids in the table, sorted."""
     with Session(engine) as session:
         return sorted(session.scalars(select(model.public_id)))
+
+
+def differing(session: Session, obj: object, **options: Any) -> tuple[str, ...]:
+    """Return in which attributes *obj* differs from the row that has its id."""
+    with pytest.raises(IdempotencyConflict) as caught:
+        insert_once(session, obj, **options)
+    return caught.value.differing

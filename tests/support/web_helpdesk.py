@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,20 @@ async def opened(engine: AsyncEngine) -> AsyncGenerator[Desk]:
         event.listen(engine.sync_engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
         async with client(app, logins["Ada"]) as ada, client(app, logins["Eve"]) as eve, client(app) as anyone:
             yield Desk(app, engine, ada, eve, anyone, statements)
+
+
+def story(tell: Callable[[Desk], Awaitable[None]]) -> Callable[[AsyncEngine], None]:
+    """Make a test of a story about a helpdesk, told with an asynchronous driver."""
+
+    def test(async_engine: AsyncEngine) -> None:
+        async def told() -> None:
+            async with opened(async_engine) as desk:
+                await tell(desk)
+
+        asyncio.run(told())
+
+    test.__name__, test.__doc__ = tell.__name__, tell.__doc__
+    return test
 
 
 def client(app: FastAPI, token: str | None = None) -> AsyncClient:

@@ -112,6 +112,8 @@ def test_typed_id(target: type) -> None:
     with testing.fixed_ids(target, GADGET, GADGET):
         assert GadgetId() == GADGET
         assert type(Gadget().public_id) is GadgetId
+    with testing.fixed_ids(target, GadgetId(GADGET)):
+        assert type(GadgetId.id_format.generate()) is str
 
 
 def test_malformed_id_is_refused() -> None:
@@ -161,13 +163,14 @@ def test_forced_id_of_the_caller_is_an_error(session: Session) -> None:
 
 PROGRAM = """
 from sqlalchemy import create_engine
-from sqlalchemy.orm import DeclarativeBase, Session
-from sqlalchemy_public_id import PublicIdMixin
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from sqlalchemy_public_id import PublicIdMixin, public_id_column
 
 class Base(DeclarativeBase): ...
 
 class User(PublicIdMixin, Base):
     __tablename__ = "user"
+    slug: Mapped[str] = public_id_column()
 
 engine = create_engine("sqlite://")
 Base.metadata.create_all(engine)
@@ -184,12 +187,15 @@ def test_fixed(fixed_public_ids):
 
 def test_unused(fixed_public_ids):
     fixed_public_ids(User, "c" * 12)
+    fixed_public_ids(User, "d" * 12, attribute="slug")
+    assert User().slug == "d" * 12
 
 def test_forced(forced_collisions):
     with Session(engine) as session:
         taken = add(session, User())
         assert taken != "c" * 12
         forced_collisions(User, taken, times=3)
+        assert [User().public_id, User().public_id] == [taken, taken]
         assert add(session, User()) != taken
 """
 

@@ -218,5 +218,5 @@ def test_settings_that_cannot_work(settings: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize("declared", [NanoId(), "sess", None, Token])
 def test_a_column_takes_a_kind_of_tokens(declared: Any) -> None:
     """Anything else is refused."""
-    with pytest.raises(ConfigurationError, match="is no kind of token"):
+    with pytest.raises(ConfigurationError, match="is not a Token"):
         TokenType(declared)

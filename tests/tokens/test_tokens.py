@@ -311,7 +311,7 @@ def test_only_digests_are_sent(session: Session, stored: IssuedToken, way: str, 
     """A text or an issued token is refused before it is sent, with a message that says what to write instead."""
     issued = RESET.issue()
     value = {"text": issued.reveal(), "issued": issued, "hex": issued.digest.hex(), "short": issued.digest[:16]}[kind]
-    with pytest.raises(TypeError, match=r"store issued\.digest, and compare with the digest\(text\)") as caught:
+    with pytest.raises(TypeError, match=r"store issued\.digest, and compare the column with digest\(text\)") as caught:
         WAYS[way](session, value)
 
     assert issued.reveal()[6:16] not in f"{caught.value} {caught.value.args}"

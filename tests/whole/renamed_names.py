@@ -1,148 +1,270 @@
 """A program for SQLAlchemy with another name for one of its private parts: ``test_private_names.py`` runs it.
 
-``python renamed_names.py '[["\\\\b_values\\\\b", "_renamed", ""]]' sqlite:// postgresql+psycopg://…`` rewrites the
-source of SQLAlchemy while it is imported, sees whether SQLAlchemy itself still works, and prints as JSON what of the
-library does not: ``{"rewritten": 12, "failures": ["sqlite flush: AttributeError: …"]}``.
+``python renamed_names.py '[["\\\\b_values\\\\b", "_renamed", ""]]' sqlite://`` rewrites the source of SQLAlchemy while
+it is imported, uses the library, and prints as JSON what does not work: ``{"failures": ["flush: AttributeError: …"]}``.
 """
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
-import importlib.util
 import json
 import os
 import re
 import sys
-import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 os.environ["DISABLE_SQLALCHEMY_CEXT_RUNTIME"] = "1"  # compiled modules cannot be rewritten
+RULES = [(re.compile(old), new, re.compile(files)) for old, new, files in json.loads(sys.argv[1])]
+"""An expression, another text, and the files in which it is replaced."""
 
 
 class RewritingLoader(importlib.machinery.SourceFileLoader):
     """Compiles the source with its names changed; an unchanged module is loaded from its cache."""
 
-    rules: list[tuple[re.Pattern[str], str, re.Pattern[str]]]
     rewritten = 0
 
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)
         source = original = Path(path).read_text(encoding="utf-8")
-        for pattern, replacement, files in self.rules:
+        for pattern, replacement, files in RULES:
             if files.search(path):
                 source, count = pattern.subn(replacement, source)
                 RewritingLoader.rewritten += count
         return super().get_code(fullname) if source == original else compile(source, path, "exec", dont_inherit=True)
 
 
-class RewritingFinder(importlib.abc.MetaPathFinder):
+class RewritingFinder(importlib.machinery.PathFinder):
     """Finds the modules of SQLAlchemy as Python does, and has them rewritten."""
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname.partition(".")[0] != "sqlalchemy":
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        spec = super().find_spec(fullname, path, target) if fullname.partition(".")[0] == "sqlalchemy" else None
+        if spec is None or spec.origin is None:
             return None
-        name = fullname.rpartition(".")[2]
-        for folder in map(Path, path or sys.path):
-            for file in (folder / name / "__init__.py", folder / f"{name}.py"):
-                if file.is_file():
-                    folders = [str(file.parent)] if file.stem == "__init__" else None
-                    loader = RewritingLoader(fullname, str(file))
-                    return importlib.util.spec_from_file_location(
-                        fullname, file, loader=loader, submodule_search_locations=folders
-                    )
-        return None
+        file = spec.origin
+        if not file.endswith(".py"):  # a compiled module, which has its source beside it
+            file = str(Path(file).with_name(f"{fullname.rpartition('.')[2]}.py"))
+        folders = spec.submodule_search_locations
+        return spec_from_file_location(
+            fullname, file, loader=RewritingLoader(fullname, file), submodule_search_locations=folders
+        )
 
 
-def works_by_itself(url: str) -> None:
-    """Use SQLAlchemy without the library: a flush, RETURNING, an upsert, savepoints, a lock."""
-    from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, create_engine, insert, select
-    from sqlalchemy.dialects import postgresql, sqlite
-    from sqlalchemy.orm import Session, joinedload, registry, relationship
+sys.meta_path.insert(0, RewritingFinder)
 
-    class Parent: ...
+from sqlalchemy import ForeignKey, create_engine, delete, insert, inspect, select  # noqa: E402
+from sqlalchemy.dialects import postgresql, sqlite  # noqa: E402
+from sqlalchemy.exc import IntegrityError, InvalidRequestError  # noqa: E402
+from sqlalchemy.orm import (  # noqa: E402
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    with_loader_criteria,
+)
 
-    class Child: ...
+from sqlalchemy_public_id import ConfigurationError, ImmutablePublicId, PublicIdMixin, bulk, lookup, testing  # noqa: E402
 
-    mapping, metadata = registry(), MetaData()
-    from sqlalchemy import Table
+A, B = "a" * 12, "b" * 12
 
-    parents = Table("parent", metadata, Column("id", Integer, primary_key=True), Column("name", String(9), unique=True))
-    children = Table(
-        "child", metadata, Column("id", Integer, primary_key=True), Column("parent_id", ForeignKey("parent.id"))
-    )
-    mapping.map_imperatively(Parent, parents, properties={"children": relationship(Child)})
-    mapping.map_imperatively(Child, children)
-    engine = create_engine(url)
-    metadata.drop_all(engine)
-    metadata.create_all(engine)
-    upsert: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[engine.name](parents).values(name="0")
-    upsert = upsert.on_conflict_do_update(index_elements=["name"], set_={"name": "zero"})
-    with Session(engine) as session:
-        all_of_them = [Parent() for _ in range(25)]
-        for number, parent in enumerate(all_of_them):
-            parent.name = str(number)
-        all_of_them[0].children = [Child()]
-        session.add_all(all_of_them)
-        session.commit()
-        query = insert(parents).returning(parents.c.id, sort_by_parameter_order=True)
-        assert len(session.execute(query, [{"name": "x"}, {"name": "y"}]).all()) == 2
-        session.execute(upsert)
-        session.execute(insert(parents).values([{"name": "v"}, {"name": "w"}]))
-        assert session.connection().execute(insert(parents), [{"name": "q"}, {"name": "r"}]).rowcount in (2, -1)
-        with session.begin_nested() as savepoint:
-            session.add(Child())
+
+class Base(DeclarativeBase): ...
+
+
+class User(PublicIdMixin, Base):
+    __tablename__ = "renamed_user"
+    name: Mapped[str] = mapped_column(unique=True)
+    orders: Mapped[list[Order]] = relationship(back_populates="user")
+
+
+class Order(PublicIdMixin, Base):
+    __tablename__ = "renamed_order"
+    user_id: Mapped[int] = mapped_column(ForeignKey(User.id))
+    user: Mapped[User] = relationship(back_populates="orders")
+
+
+table: Any = User.__table__
+warned: list[str] = []
+
+
+@contextmanager
+def drawing(*ids: str) -> Iterator[None]:
+    """Make *ids* the next ones. Without the guard a collision is an IntegrityError, after a warning."""
+    try:
+        with testing.fixed_ids(User, *ids):
+            yield
+    except IntegrityError:
+        assert warned
+
+
+@contextmanager
+def refused(*errors: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except errors:
+        return
+    raise AssertionError("it is not refused")
+
+
+def users(count: int) -> list[User]:
+    return [User(name=f"user {number}") for number in range(count)]
+
+
+def rows(session: Session) -> dict[str, Any]:
+    found = session.connection().execute(select(table.c.name, table.c.public_id, table.c.id))
+    return {row.name: (row.public_id, row.id) for row in found}
+
+
+def agree(session: Session, objects: list[User]) -> None:
+    stored = rows(session)
+    for each in objects:
+        assert stored.get(each.name) == (each.public_id, each.id), "the object shows another id than its row"
+        assert inspect(each).persistent, "the object is not persistent"
+        assert session.get(User, each.id) is each, "the object is not in the identity map"
+
+
+class Steps:
+    """Each method is a step, in a session and with one row of its own."""
+
+    def flush(self, session: Session) -> None:
+        session.add_all(objects := users(1))
+        session.flush()
+        agree(session, objects)
+
+    def flush_of_many(self, session: Session) -> None:
+        session.add_all(objects := users(60))
+        session.add_all(Order(user=user) for user in objects[:3])
+        session.flush()
+        agree(session, objects)
+
+    def collision(self, session: Session) -> None:
+        with drawing(A, A):
+            self.flush(session)
+
+    def collisions_of_many(self, session: Session) -> None:
+        with drawing(A, B, B, *[f"{number:012}" for number in range(30)], A):
+            self.flush_of_many(session)
+
+    def collisions_of_core(self, session: Session) -> None:
+        with drawing(A, B, B):
+            given = [{"name": f"core {number}"} for number in range(30)]
+            assert session.connection().execute(insert(table), given).rowcount in (30, -1)
+            assert len(rows(session)) == 31
+
+    def collisions_of_values(self, session: Session) -> None:
+        with drawing(B, B, A):
+            session.execute(insert(User).values([{"name": f"value {number}"} for number in range(20)]))
+            assert len(rows(session)) == 21
+
+    def collisions_of_returning(self, session: Session) -> None:
+        with drawing(A, B, B, *[f"{number:012}" for number in range(30)], A):
+            names = [f"returned {number}" for number in range(40)]
+            query = insert(User).returning(User.name, User.public_id, User.id, sort_by_parameter_order=True)
+            returned = session.execute(query, [{"name": name} for name in names]).all()
+            assert [row.name for row in returned] == names, "the rows have another order"
+            stored = rows(session)
+            assert all(stored[row.name] == (row.public_id, row.id) for row in returned), "they are not stored"
+
+    def violation_of_another_constraint(self, session: Session) -> None:
+        session.add_all([*users(30), User(name="first")])
+        with refused(IntegrityError):
             session.flush()
-            savepoint.rollback()
-        session.merge(all_of_them[1])
-        session.scalars(select(Parent).options(joinedload(Parent.children)).with_for_update(of=Parent)).unique().all()
-        session.bulk_save_objects([Child()])
+        session.rollback()
+        assert set(rows(session)) == {"first"}
+
+    def upserts(self, session: Session) -> None:
+        make: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[session.get_bind().dialect.name]
+        upsert = make(table).values(name="first")
+        session.connection().execute(upsert.on_conflict_do_update(index_elements=["name"], set_={"name": "changed"}))
+        assert rows(session)["changed"][0] == A
+        try:
+            change = make(table).values(name="changed")
+            change = change.on_conflict_do_update(index_elements=["name"], set_={"public_id": B})
+            session.connection().execute(change)
+        except ImmutablePublicId:
+            return
+        assert warned, "an upsert that changes a public id is neither refused nor warned of"
+
+    def lookups(self, session: Session) -> None:
+        first = lookup.get_one(session, User, A)
+        assert lookup.get(session, User, A, with_for_update=True) is first
+        assert lookup.get_many(session, select(User).where(User.name == "first"), [A]) == {A: first}
+        for statement in (select(User).limit(3), select(User).offset(3), select(User).order_by(User.name)):
+            with refused(ConfigurationError):
+                lookup.get(session, statement, A)
+
+    def pages(self, session: Session) -> None:
+        session.add_all(users(9))
+        session.flush()
+        pages = select(User).where(User.name.like("user%"))
+        first = lookup.page(session, pages, limit=5, order_by=User.name)
+        second = lookup.page(session, pages, limit=5, order_by=User.name, after=first.next)
+        assert [user.name for user in (*first, *second)] == [f"user {number}" for number in range(9)]
+        hidden = pages.options(with_loader_criteria(User, User.name == "user 4"))
+        repeated = pages.join(Order, Order.id > 0, isouter=True)
+        for query, total in ((pages, 9), (pages.with_for_update(of=User), 9), (hidden, 1), (repeated, 9)):
+            assert lookup.page(session, query, limit=5, count=True).total == total
+        for statement in (pages.limit(3), pages.order_by(User.name)):
+            with refused(ConfigurationError):
+                lookup.page(session, statement, limit=5)
+
+    def bulk_insert(self, session: Session) -> None:
+        bulk.insert(session, objects := users(60))
+        agree(session, objects)
         session.commit()
-    metadata.drop_all(engine)
+        objects[0].name = "changed"
+        session.add(Order(user=objects[1]))
+        session.commit()
+        assert "changed" in rows(session), "the change of an object is lost"
+        assert len(objects[1].orders) == 1, "a relationship of the object lacks a row"
+
+    def bulk_insert_and_rollback(self, session: Session) -> None:
+        bulk.insert(session, objects := users(30))
+        session.rollback()
+        assert not any(inspect(user).persistent for user in objects), "objects are persistent after the rollback"
+        session.add_all(objects)
+        session.commit()
+        agree(session, objects)
+
+    def bulk_insert_that_fails(self, session: Session) -> None:
+        session.add(User(name="before"))
+        session.flush()
+        with refused(IntegrityError):
+            bulk.insert(session, [*users(30), User(name="first")])
+        try:
+            session.commit()
+        except InvalidRequestError:
+            session.rollback()
+        assert set(rows(session)) in ({"first"}, {"first", "before"})
+
+
+def failures_of(url: str) -> Iterator[str]:
+    engine = create_engine(url)
+    Base.metadata.drop_all(engine)
+    Base.metadata.create_all(engine)
+    for name in [name for name in vars(Steps) if not name.startswith("_")]:
+        with Session(engine, expire_on_commit=False) as session:
+            session.execute(delete(Order.__table__))
+            session.execute(delete(table))
+            session.connection().execute(insert(table), {"public_id": A, "name": "first"})
+            session.commit()
+            try:
+                getattr(Steps(), name)(session)
+            except Exception as error:
+                yield f"{name}: {type(error).__name__}: {error}"
+    Base.metadata.drop_all(engine)
     engine.dispose()
 
 
-class Failures(list[str]):
-    """What does not work, one line each."""
-
-    def of(self, step: str, call: Callable[[], object]) -> bool:
-        try:
-            call()
-        except Exception as error:
-            ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "public_id/" in frame.filename]
-            where = f" in {ours[-1].filename.split('sqlalchemy_public_id/')[-1]}" if ours else ""
-            self.append(
-                f"{step}: {type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}{where}"
-            )
-            return False
-        return True
-
-
-def main(rules: str, *urls: str) -> None:
-    RewritingLoader.rules = [(re.compile(old), new, re.compile(files)) for old, new, files in json.loads(rules)]
-    sys.meta_path.insert(0, RewritingFinder())
-    sys.path.insert(0, str(Path(__file__).parent))
-    failures = Failures()
-    for url in urls:
-        works_by_itself(url)  # an error here is no failure of the library: the program ends with it
-    warned: list[str] = []
+if __name__ == "__main__":
     warnings.simplefilter("always")
     warnings.showwarning = lambda message, *_: warned.append(str(message))  # type: ignore[assignment]
-
-    def use() -> None:
-        from renamed_names_use import steps
-
-        for url in urls:
-            for name, step in steps(url, warned):
-                failures.of(f"{url.partition(':')[0]}, {name}", step)
-
-    failures.of("import or declaration", use)
-    sys.stdout.write(json.dumps({"rewritten": RewritingLoader.rewritten, "failures": failures}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    failures = list(failures_of(sys.argv[2]))
+    sys.stdout.write(json.dumps({"rewritten": RewritingLoader.rewritten, "failures": failures, "warned": warned}))

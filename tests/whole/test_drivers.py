@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, MetaData, String, func, insert, select
+from sqlalchemy import Engine, MetaData, String, func, insert, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.async_tables import session_on
 from support.rows import agree, stored
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, bulk, guard, testing
@@ -202,10 +203,6 @@ def without_transaction(session: Session) -> None:
     agree(session, objects)
 
 
-def fill(connection: Connection) -> None:
-    connection.execute(insert(tiny), [{"number": number} for number in range(36)])
-
-
 # --- sync
 
 
@@ -230,70 +227,57 @@ def test_sync_autocommit(engine: Engine, create: Callable[[MetaData], None]) -> 
 # --- async
 
 
-def run_async(engine: AsyncEngine, work: Callable[[AsyncEngine], Any]) -> None:
-    """Do *work*, with the tables there, and nothing left behind."""
-
-    async def main() -> None:
-        async with engine.begin() as connection:
-            await connection.run_sync(Base.metadata.drop_all)
-            await connection.run_sync(Base.metadata.create_all)
-        try:
-            await work(engine)
-        finally:
-            async with engine.begin() as connection:
-                await connection.run_sync(Base.metadata.drop_all)
-            await engine.dispose()
-
-    asyncio.run(main())
-
-
 @each_case
 def test_async(async_engine: AsyncEngine, case: Callable[[Session], None]) -> None:
     """The case holds with the asynchronous drivers."""
 
-    async def work(engine: AsyncEngine) -> None:
-        async with AsyncSession(engine) as session:
+    async def story() -> None:
+        async with session_on(async_engine, Base.metadata) as session:
             await session.run_sync(case)
 
-    run_async(async_engine, work)
+    asyncio.run(story())
 
 
 def test_async_autocommit(async_engine: AsyncEngine) -> None:
     """The same without a transaction."""
 
-    async def work(engine: AsyncEngine) -> None:
-        async with AsyncSession(engine.execution_options(isolation_level="AUTOCOMMIT")) as session:
+    async def story() -> None:
+        engine = async_engine.execution_options(isolation_level="AUTOCOMMIT")
+        async with session_on(engine, Base.metadata) as session:
             await session.run_sync(without_transaction)
             await session.rollback()
 
             assert len(await session.run_sync(stored, Tiny)) == 36
 
-    run_async(async_engine, work)
+    asyncio.run(story())
 
 
 def test_async_core(async_engine: AsyncEngine) -> None:
     """``guard.install`` and ``guard.uninstall`` take an ``AsyncEngine`` as well."""
 
-    async def work(engine: AsyncEngine) -> None:
-        guard.install(engine)
-        async with engine.begin() as connection:
-            await connection.run_sync(fill)
-        guard.uninstall(engine)
-        with pytest.raises(IntegrityError):
-            async with engine.begin() as connection:
-                await connection.run_sync(fill)
+    async def fill() -> None:
+        async with async_engine.begin() as connection:
+            await connection.execute(insert(tiny), [{"number": number} for number in range(36)])
 
-    run_async(async_engine, work)
+    async def story() -> None:
+        async with session_on(async_engine, Base.metadata):
+            guard.install(async_engine)
+            await fill()
+            guard.uninstall(async_engine)
+            with pytest.raises(IntegrityError):
+                await fill()
+
+    asyncio.run(story())
 
 
 def test_async_bulk_insert(async_engine: AsyncEngine) -> None:
     """``bulk.insert`` for an ``AsyncSession`` fills in key and id."""
 
-    async def work(engine: AsyncEngine) -> None:
-        async with AsyncSession(engine) as session:
+    async def story() -> None:
+        async with session_on(async_engine, Base.metadata) as session:
             objects = numbered(30)
             await async_bulk.insert(session, objects)
             await session.run_sync(agree, objects)
             await session.commit()
 
-    run_async(async_engine, work)
+    asyncio.run(story())

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import pickle
+import pkgutil
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 from sqlalchemy.orm import DeclarativeBase
 
 import sqlalchemy_public_id
-from sqlalchemy_public_id import PublicIdMixin, declare, errors, formats
-
-FRONT_DOOR = ast.parse(Path(sqlalchemy_public_id.__file__).read_text())
-
-NOT_IMPORTED = {
-    *("alembic", "pydantic", "fastapi", "starlette", "sqlmodel", "flask", "click", "pytest", "hypothesis"),
-    *("sqlite3", "aiosqlite", "psycopg", "psycopg2", "asyncpg", "pymysql", "aiomysql", "asyncmy", "MySQLdb", "mariadb"),
-}
-"""The extras, the test tools and the drivers."""
-
-
-def imported_names() -> list[str]:
-    """What the front door imports by name, except names that are private."""
-    return [
-        alias.asname or alias.name
-        for node in ast.walk(FRONT_DOOR)  # some are loaded later, and imported for type checkers only
-        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
-        for alias in node.names
-        if not (alias.asname or alias.name).startswith("_") and alias.name != "__version__"
-    ]
+from sqlalchemy_public_id import PublicIdMixin, declare, errors, formats, keys
 
 
 def fresh(program: str, told: str = "") -> str:
@@ -45,11 +26,6 @@ def test_all_is_sorted() -> None:
     assert sorted(set(sqlalchemy_public_id.__all__), key=str.lower) == sqlalchemy_public_id.__all__
 
 
-def test_all_is_what_is_imported() -> None:
-    """``__all__`` is exactly what the front door imports by name."""
-    assert set(sqlalchemy_public_id.__all__) - {"__version__"} == set(imported_names())
-
-
 def test_nothing_else_is_public() -> None:
     """Beside the modules of the package, no public name is there that ``__all__`` does not name."""
     public = {
@@ -61,26 +37,6 @@ def test_nothing_else_is_public() -> None:
     assert public <= set(sqlalchemy_public_id.__all__)
 
 
-def test_star() -> None:
-    """``from sqlalchemy_public_id import *`` brings every name of ``__all__``."""
-    names: dict[str, object] = {}
-    exec("from sqlalchemy_public_id import *", names)
-
-    assert set(sqlalchemy_public_id.__all__) == names.keys() - {"__builtins__"}
-
-
-def test_nothing_but_imports() -> None:
-    """The front door does nothing but import by name and say ``__all__``, and import some names later."""
-    docstring, *rest = FRONT_DOOR.body
-    others = [ast.unparse(node) for node in rest if not isinstance(node, ast.ImportFrom)]
-    begins = ["if _TYPE_CHECKING:", "__all__ = ", "_MODULES = ", "'Modules that a", "def __getattr__(", "def __dir__("]
-
-    assert isinstance(docstring, ast.Expr)
-    assert len(others) == len(begins)
-    assert all(map(str.startswith, others, begins))
-    assert "*" not in imported_names()
-
-
 def test_front_door() -> None:
     """All declarations are at the front door, the formats, and the errors that an application handles: 33 names."""
     names = set(sqlalchemy_public_id.__all__)
@@ -89,30 +45,6 @@ def test_front_door() -> None:
     assert set(declare.__all__) <= names
     assert {each.__name__ for each in vars(formats).values() if isinstance(each, type)} - {"Budget"} <= names
     assert {name for name in names if isinstance(getattr(errors, name, None), type)} <= set(errors.__all__)
-
-
-def test_every_name_is_explained() -> None:
-    """Every public class, function and module has a docstring: neither inherited nor made by ``dataclass()``."""
-    values = {name: getattr(sqlalchemy_public_id, name) for name in sqlalchemy_public_id.__all__}
-    explained = {
-        name: vars(value).get("__doc__") if isinstance(value, type) else value.__doc__
-        for name, value in values.items()
-        if not isinstance(value, str)
-    }
-
-    assert [name for name, words in explained.items() if not words or words.startswith(f"{name}(")] == []
-
-
-def test_no_extra_is_imported() -> None:
-    """Importing the package, and making a format and a column type, imports no extra, no test tool and no driver."""
-    loaded = fresh(
-        "import sys, sqlalchemy_public_id as package\n"
-        "package.PublicIdType(package.NanoId()); package.public_id_column(); package.bigint_key()\n"
-        "print(*{name.partition('.')[0] for name in sys.modules})"
-    )
-
-    assert "sqlalchemy_public_id" in loaded.split()
-    assert not NOT_IMPORTED & set(loaded.split())
 
 
 LISTENERS = """
@@ -219,6 +151,18 @@ print(len(before) > 10_000, [name for (_, name), value in before.items() if afte
 def test_importing_patches_nothing() -> None:
     """Importing replaces no function, method or class of SQLAlchemy."""
     assert fresh(PATCHES) == "True []"
+
+
+def test_dir() -> None:
+    """Completion in a shell offers each name of ``__all__``."""
+    assert set(sqlalchemy_public_id.__all__) <= set(dir(sqlalchemy_public_id))
+
+
+def test_modules_of_keys() -> None:
+    """``import sqlalchemy_public_id.keys.NAME as NAME`` binds a module, whatever module of ``keys`` it is."""
+    modules = [importlib.import_module(f"{keys.__name__}.{name}") for _, name, _ in pkgutil.iter_modules(keys.__path__)]
+
+    assert modules == [getattr(keys, module.__name__.rpartition(".")[2]) for module in modules]
 
 
 def test_what_is_loaded_later() -> None:

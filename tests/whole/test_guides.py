@@ -67,6 +67,12 @@ def row_of_uuids(engine: Engine) -> dict[str, str]:
     return row
 
 
+def old_documents() -> Table:
+    """Return a table with a column of SQLAlchemy's Uuid()."""
+    columns = (Column("id", Integer, primary_key=True), Column("public_id", Uuid, nullable=False, unique=True))
+    return Table("document", MetaData(), *columns)
+
+
 def model_with(format: str) -> Any:
     """Return a model of the table of documents, whose ids have a format of the guide."""
 
@@ -103,11 +109,8 @@ def test_key_that_stays(engine: Engine, create: Callable[[MetaData], None]) -> N
 @pytest.mark.backend
 def test_column_of_uuids(engine: Engine, create: Callable[[MetaData], None], session: Session) -> None:
     """The format that "A UUID column" shows for a column of SQLAlchemy's Uuid() reads it and keeps its links alive."""
-    old = MetaData()
-    document = Table(
-        "document", old, Column("id", Integer, primary_key=True), Column("public_id", Uuid, nullable=False, unique=True)
-    )
-    create(old)
+    document = old_documents()
+    create(document.metadata)
     stored = UUID("7d444840-9dc0-41d1-b245-5ffdce74fad2")
     session.execute(insert(document).values(public_id=stored))
     session.commit()
@@ -129,11 +132,7 @@ def test_column_of_uuids(engine: Engine, create: Callable[[MetaData], None], ses
 @pytest.mark.backend
 def test_mistaken_column_of_uuids(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """A format that the guide gives for another database is a change of the type."""
-    old = MetaData()
-    Table(
-        "document", old, Column("id", Integer, primary_key=True), Column("public_id", Uuid, nullable=False, unique=True)
-    )
-    create(old)
+    create(old_documents().metadata)
     mistaken = (
         'Uuid4(encoding="hex", storage="text")' if engine.name == "postgresql" else 'Uuid4(encoding="hyphenated")'
     )

@@ -1,4 +1,4 @@
-"""Runs of pytest: once with coverage, to see which test executes which line, and once for each mutant."""
+"""Runs of pytest: once with coverage, to see which test executes which line, and once for each slip."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -20,13 +20,18 @@ from pathlib import Path
 
 from coverage import CoverageData
 
-from tools.mutants.candidates import ROOT, Lines, Mutant
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
-__all__ = ["CACHE", "OUTCOMES", "Trial", "cover", "run", "tests_of"]
+__all__ = ["CACHE", "OUTCOMES", "Slip", "Trial", "cover", "read_slips", "run", "tests_of"]
 
+ROOT = Path(__file__).parents[2]
+SLIPS = Path(__file__).with_name("slips")
 CACHE = ROOT / ".cache" / "mutants"
 OUTCOMES = ("killed", "survived", "timeout", "unsure", "stale", "broken")
-"""``timeout``: a test does not end. ``unsure``: the test passes alone, or fails without the mutant, too. ``stale``: the
+"""``timeout``: a test does not end. ``unsure``: the test passes alone, or fails without the slip, too. ``stale``: the
 source has changed. ``broken``: pytest has not run the tests."""
 _PASSED = 0
 _FAILED = {1, 2, 3}  # exit statuses of pytest: a test fails, a module cannot be imported, a failure cannot be shown
@@ -34,9 +39,26 @@ _NOT_IMPORTED = ("while loading conftest", "found no collectors for")
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
+Lines = Mapping[str, Mapping[int, set[str]]]
+"""Module → line → the tests that execute it."""
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A mistake in one module."""
+
+    id: str
+    part: str
+    """A name of several packages and modules, for the table."""
+    path: str
+    """The module, from the root of the repository."""
+    code: str | None
+    """The module with the mistake; ``None`` if its place has changed since."""
+
+
 @dataclass(frozen=True)
 class Trial:
-    """The outcome of the tests for one mutant."""
+    """The outcome of the tests for one slip."""
 
     id: str
     part: str
@@ -48,17 +70,25 @@ class Trial:
     """The first test that fails."""
 
 
-def cover(tests: Sequence[str], label: str) -> Lines:
-    """Return module → line → the tests that execute it. The tests run the first time, and must pass."""
+def read_slips(files: Sequence[Path] = ()) -> Iterator[Slip]:
+    """Yield the slips of *files*, or all: ``before`` stands once in its module, and becomes ``after``."""
+    for file in files or sorted(SLIPS.glob("*.toml")):
+        for row in tomllib.loads(file.read_text(encoding="utf-8"))["slip"]:
+            path = f"src/sqlalchemy_public_id/{row['file']}"
+            source = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
+            code = source.replace(row["before"], row["after"]) if source.count(row["before"]) == 1 else None
+            yield Slip(row["id"], row["part"], path, code)
+
+
+def cover(tests: Sequence[str]) -> Lines:
+    """Run *tests*, which must pass, and return which of them execute which line."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    file = CACHE / f"{label}.coverage"
-    if not file.exists():
-        measure = ("--cov=sqlalchemy_public_id", "--cov-context=test", "--cov-report=", "-n", "auto")
-        part = file.with_suffix(".part")
-        done = _pytest(ROOT / "src", [*tests, *measure], COVERAGE_FILE=str(part))
-        if done.returncode != _PASSED:
-            raise SystemExit(f"the tests do not pass without a mutant:\n{done.stdout[-4000:]}")
-        part.rename(file)
+    file = CACHE / "coverage"
+    file.unlink(missing_ok=True)
+    measure = ("--cov=sqlalchemy_public_id", "--cov-context=test", "--cov-report=", "-n", "auto", "--dist", "loadfile")
+    done = _pytest(ROOT / "src", [*tests, *measure], COVERAGE_FILE=str(file))
+    if done.returncode != _PASSED:
+        raise SystemExit(f"the tests do not pass without a slip:\n{done.stdout[-4000:]}")
     data = CoverageData(str(file))
     data.read()
     return {
@@ -72,39 +102,39 @@ def cover(tests: Sequence[str], label: str) -> Lines:
     }
 
 
-def tests_of(mutant: Mutant, lines: Lines) -> list[str]:
+def tests_of(slip: Slip, lines: Lines) -> list[str]:
     """Return the tests that execute the changed lines, those of the files that do so most often first.
 
     Of a line that is executed at import they are those that execute a line of its module, and, if there is none, all.
     """
-    of_module = lines.get(mutant.path, {})
+    of_module = lines.get(slip.path, {})
     everything = {test for module in lines.values() for tests in module.values() for test in tests}
-    found = {test for line in _changed_lines(mutant) for test in of_module.get(line, ())}
+    found = {test for line in _changed_lines(slip) for test in of_module.get(line, ())}
     found = found or set[str]().union(*of_module.values()) or everything
-    # an example of a page needs those before it, and one in a docstring is run in the module without the mutant
+    # an example of a page needs those before it, and one in a docstring is run in the module without the slip
     tests = sorted((test for test in found if test.startswith("tests/")), key=_place)
     total, own = Counter(map(_file, everything)), Counter(map(_file, tests))
     return sorted(tests, key=lambda test: (_needs_server(test), -own[_file(test)] / total[_file(test)], _file(test)))
 
 
-def run(mutant: Mutant, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float) -> Trial:
-    """Run *tests* on a copy of the source that has the mutant, until one fails, which has to fail alone, too.
+def run(slip: Slip, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float) -> Trial:
+    """Run *tests* on a copy of the source that has the slip, until one fails, which has to fail alone, too.
 
     :param timeout: the seconds of one test.
     :param limit: the seconds of all.
     """
-    if mutant.code is None:
-        return Trial(mutant.id, mutant.part, "stale")
+    if slip.code is None:
+        return Trial(slip.id, slip.part, "stale")
     if not tests:
-        return Trial(mutant.id, mutant.part, "survived")
+        return Trial(slip.id, slip.part, "survived")
     began = time.monotonic()
-    with _copy(mutant.path, mutant.code) as copy:
+    with _copy(slip.path, slip.code) as copy:
         outcome, killer = _first_to_fail(copy, tests, options, timeout, limit)
         if outcome == "killed" and "::" in killer:
             alone = _first_to_fail(copy, [killer], options, timeout, limit)[0]
             without = _first_to_fail(ROOT / "src", [killer], options, timeout, limit)[0]
             outcome = outcome if (alone, without) == ("killed", "survived") else "unsure"
-    return Trial(mutant.id, mutant.part, outcome, len(tests), round(time.monotonic() - began, 1), killer)
+    return Trial(slip.id, slip.part, outcome, len(tests), round(time.monotonic() - began, 1), killer)
 
 
 def _first_to_fail(
@@ -157,13 +187,13 @@ def _copy(path: str, code: str) -> Iterator[Path]:
         yield copy
 
 
-def _changed_lines(mutant: Mutant) -> set[int]:
+def _changed_lines(slip: Slip) -> set[int]:
     """Return the lines of the source that are changed, with those of the statements that they belong to."""
-    if mutant.code is None:
+    if slip.code is None:
         return set()
-    source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    source = (ROOT / slip.path).read_text(encoding="utf-8")
     changed: set[int] = set()
-    matcher = SequenceMatcher(None, source.splitlines(), mutant.code.splitlines(), autojunk=False)
+    matcher = SequenceMatcher(None, source.splitlines(), slip.code.splitlines(), autojunk=False)
     for tag, first, last, *_ in matcher.get_opcodes():
         if tag != "equal":
             changed.update(range(first + 1, last + 1) if last > first else (first, first + 1))
@@ -196,5 +226,5 @@ def _text_of(file: str) -> str:
 
 
 def _needs_server(test: str) -> bool:
-    """Return True for tests that come last, for most mutants are killed without them."""
+    """Return True for tests that come last, for most slips are seen without them."""
     return any(server in test for server in ("postgresql", "mysql", "mariadb"))

@@ -70,7 +70,7 @@ def _require_nothing_uncommitted(context: MigrationContext, op: ops.PublicIdOp) 
     if _has_written(context):
         raise ConfigurationError(
             f"op.{op.name}() commits each of its steps, but this revision has already written something, which would "
-            f"be committed without the version. After a failure, the revision could not be run again; move "
+            f"be committed without the version, so the revision could not be run again after a failure; move "
             f"op.{op.name}() into a separate revision, or pass online=False, which locks {op.table_name!r} until the "
             f"transaction ends"
         )

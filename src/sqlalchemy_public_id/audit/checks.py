@@ -94,7 +94,7 @@ def _check_type(table: AuditedTable) -> Iterator[Finding]:
         stored, expected, advice = "numbers", "text", "take a format that is stored as numbers"
         if is_text:
             stored, expected, advice = "text", "numbers", 'pass storage="text"'
-        problem = f"the column has {stored}, and ids of {format!r} are stored as {expected}; {advice}"
+        problem = f"the column has {stored}, but ids of {format!r} are stored as {expected}; {advice}"
     if problem is not None:
         yield table.finding("column-type", severity, problem, type=type_)
 
@@ -164,7 +164,7 @@ def _check_collation(table: AuditedTable) -> Iterator[Finding]:
     elif state.order not in _BYTEWISE:
         message = (
             f"the collation {collation} has the order of a language, which upgrades of the server's libraries change: "
-            f"REINDEX after each, or lookups miss rows"
+            f"REINDEX after each upgrade, or lookups miss rows"
         )
         yield table.finding("collation", "info", message, _complete(table, collation="bytes"), collation=collation)
 

@@ -62,7 +62,7 @@ def insert_many(
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is {safe_repr(progress)}, expected a function of the number of objects so far")
     if iscoroutinefunction(progress):
-        raise TypeError("progress is an async function: sqlalchemy_public_id.asyncio.bulk.insert_many() awaits it")
+        raise TypeError("progress is an async function; use sqlalchemy_public_id.asyncio.bulk.insert_many()")
     iterator, inserted = iterator_of(objects), 0
     while True:
         with _noting(inserted):

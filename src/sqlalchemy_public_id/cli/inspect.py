@@ -105,7 +105,7 @@ def _show_malformed(format: Format) -> bool:
         if not format.is_valid(text):
             wrong += 1
             click.echo(f"{ids}: {safe_repr(text)}: {_reason(text, format)}")
-    echo_stderr(f"{counted(ids, 'id')}, {wrong:,} not well-formed")
+    echo_stderr(f"{counted(ids, 'id')}, {wrong:,} malformed")
     return not wrong
 
 
@@ -127,17 +127,17 @@ def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
         yield "well-formed", "yes" if format.is_valid(text) else f"no: {_reason(text, format)}"
     else:
         candidates = list(guesses(text))
-        yield "format", " or ".join(map(repr, candidates)) + " (a guess)" if candidates else "no known one"
+        yield "format", " or ".join(map(repr, candidates)) + " (a guess)" if candidates else "unknown"
         if not candidates:
             yield "wrong", _fault(text)
     may_be_checked = format is None or getattr(format, "check_digit", False)
     if may_be_checked and len(body) > 1 and any(set(body) <= set(each) for each in (BASE36, BASE36.upper())):
         valid = "valid by ISO 7064 MOD 37,36; so is 1 of 36 random strings"
-        other = "not valid by ISO 7064 MOD 37,36: it has none, or it is mistyped"
+        other = "not valid by ISO 7064 MOD 37,36: the id has none, or is mistyped"
         yield "check digit", valid if is_checked(body) else other
     if UUID_TEXT.fullmatch(body):
         version = uuid.UUID(body).version
-        yield "uuid", f"version {version}" if version else "of no version"
+        yield "uuid", f"version {version}" if version else "of unknown version"
     for candidate in candidates:
         if isinstance(candidate, TimedFormat) and candidate.is_valid(text):
             time = candidate.timestamp(text).isoformat(timespec="milliseconds")

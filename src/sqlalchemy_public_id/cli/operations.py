@@ -34,10 +34,10 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 _DONE = {
     "add": "has an id in each row, unique and NOT NULL",
-    "expand": "is there, and may be NULL",
+    "expand": "exists, and may be NULL",
     "contract": "is unique and NOT NULL",
-    "loosen": "may be NULL, and is not unique any more",
-    "drop": "is gone",
+    "loosen": "may be NULL, and is no longer unique",
+    "drop": "is dropped",
 }
 
 
@@ -56,7 +56,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
         targets = chosen_targets(engine, given, needs_models=True)
         if name == "drop" and not given["yes"] and not given["dry_run"]:
             names = ", ".join(map(str, targets))
-            click.confirm(f"Drop {names}? Links that contain these ids are dead from then on.", abort=True, err=True)
+            click.confirm(f"Drop {names}? Links that contain these ids will stop working.", abort=True, err=True)
         consent, patience = Consent(**fields_of(Consent, given)), Patience(**fields_of(Patience, given))
         pace = Pace(**fields_of(Pace, given), wait_while=_wait_while(given, replica, is_stopped))
         settings: dict[str, Any] = {"consent": consent, "patience": patience, "pace": pace, "dry_run": given["dry_run"]}
@@ -121,7 +121,7 @@ def _require_usual_length(connection: Connection, target: PublicIdColumn) -> Non
     if not isinstance(type_, String) or type_.length not in (None, needed):
         has = f"has {type_.length} characters" if isinstance(type_, String) else f"has the type {type_}"
         raise UsageProblem(
-            f"{target.table}.{target.column} {has} and ids of {target.format!r} have {needed}; "
+            f"{target.table}.{target.column} {has}, but ids of {target.format!r} have {needed}; "
             f"name the format of the ids, such as --format 'NanoId(prefix=\"cus\")'"
         )
 
@@ -253,13 +253,13 @@ OPERATIONS: Sequence[click.Command] = (
     _command(
         "backfill",
         "Generate ids for existing rows without one, in short batches.",
-        f"Readers and writers can go on. To speed it up, start several processes for one table. {_AGAIN}",
+        f"Readers and writers can continue. To speed it up, start several processes for one table. {_AGAIN}",
         *([TRIGGERS], PACE),
     ),
     _command(
         "contract",
         "Make the column of each TABLE unique and NOT NULL.",
-        f"Every row needs an id first. Readers and writers can go on while the index is built. {_AGAIN}",
+        f"Every row must already have an id. Readers and writers can continue while the index is built. {_AGAIN}",
         *(CONSENT, PATIENCE),
     ),
     _command(

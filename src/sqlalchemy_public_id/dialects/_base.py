@@ -19,7 +19,7 @@ class Outcome(enum.Enum):
     FAILED = enum.auto()
     """It was rolled back, and would fail again."""
     RETRYABLE = enum.auto()
-    """It was rolled back in favour of others, or has to be. It can be run again from its beginning."""
+    """It was rolled back in favor of others, or has to be. It can be run again from its beginning."""
     UNKNOWN = enum.auto()
     """If its COMMIT was sent it may be committed; otherwise it was rolled back."""
 

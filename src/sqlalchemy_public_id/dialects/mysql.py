@@ -15,7 +15,7 @@ from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
 _RETRYABLE_MESSAGES: dict[object, re.Pattern[str]] = {
-    # InnoDB has rolled it back in favour of one that the group has certified; the words depend on the server's language
+    # InnoDB has rolled it back in favor of one that the group has certified; the words depend on the server's language
     1180: re.compile(r"\D*149\b"),
     # a member that has left its group; other options of the server forbid for good
     1290: re.compile(r".*-read-only\b", re.DOTALL),

@@ -54,12 +54,12 @@ async def _place_of(request: Request, error: Any) -> Place | None:
         Starlette answers it with 500, and the server logs it. That cannot be known of a body that is not read here, or
         of a web socket.
     """
-    if isinstance(error, (InvalidCursor, IdempotencyConflict)) or request.scope["type"] != "http":
+    if isinstance(error, (InvalidCursor, IdempotencyConflict)):
         return None
     place, is_complete = await search(request, error.value, field_of(error))
     if place is None and is_complete:
         # not the error itself, for which Starlette would call this handler again, with a request that has no body left
-        raise ConfigurationError(f"the application used a wrong id, absent from the request: {error}") from error
+        raise ConfigurationError(f"the application used an invalid id that is not from the request: {error}") from error
     return place
 
 

@@ -176,8 +176,7 @@ def _is_text(annotation: Any, cls: type[Any], coerces: bool) -> bool:
         schema = adapter.json_schema(mode="serialization")
     except Exception:  # Pydantic cannot describe it, or the author's code raises
         return False
-    values = schema.get("enum", [])
-    is_text = schema.get("type") in ("string", "boolean", "null") and not any(isinstance(one, int) for one in values)
+    is_text = schema.get("type") in ("string", "boolean", "null")
     return is_text and not any(_accepts(adapter, number) for number in (7, 7 * 86_400))
 
 

@@ -108,7 +108,7 @@ def page_of(
                 after=after,
                 before=before,
                 newest_first=newest_first,
-                order_by=[orders[name]() for name in sort or default] or None,
+                order_by=[orders[name]() for name in sort] or None,
                 attribute=attribute,
                 where=where,
                 references=[getattr(model, name) for name in references.public_refs(model)],

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.util import ThreadLocalRegistry
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.orm.inspection import require_session
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -20,16 +19,11 @@ T = TypeVar("T")
 
 async def run(session: Any, function: Callable[[Session], T]) -> T:
     """Return *function* of the session: awaited for an ``AsyncSession``, in a thread for a ``Session``."""
-
-    def checked(sync: Session) -> T:
-        require_session(sync)
-        return function(sync)
-
     session = _unscoped(session)
     if hasattr(session, "run_sync"):
-        result: T = await session.run_sync(checked)
+        result: T = await session.run_sync(function)
         return result
-    return await run_in_threadpool(checked, session)
+    return await run_in_threadpool(function, session)
 
 
 def _unscoped(session: AsyncSession | Session | scoped_session[Session]) -> Any:

@@ -34,8 +34,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, overload
 
+from sqlalchemy import inspect
 from sqlalchemy.orm import Mapper
 from typing_extensions import Self
 
@@ -44,7 +45,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.orm.inspection import AnySession
+from sqlalchemy_public_id.orm.inspection import AnySession, session_of
 from sqlalchemy_public_id.typed import TypedId
 
 with require("pydantic"):
@@ -176,10 +177,17 @@ class PublicModel(BaseModel):
     def of(cls, session: AnyAsyncSession, obj: object) -> Coroutine[Any, Any, Self]: ...
     @classmethod
     def of(cls, session: Any, obj: object) -> Any:
-        """Return the response for one object. With an ``AsyncSession``, await the call."""
+        """Return the response for one object. With an ``AsyncSession``, await the call.
+
+        References are loaded together with those of the session's other objects, as attributes load them.
+        """
         if hasattr(session, "run_sync"):
-            return cls._awaited_one(session, obj)
-        return cls.many(cast("AnySession", session), [obj])[0]
+            awaited: Coroutine[Any, Any, Self] = session.run_sync(cls.of, obj)
+            return awaited
+        state = inspect(obj, raiseerr=False)
+        if state is None or getattr(state, "session", None) is not session_of(session):
+            references.load(session, [obj])
+        return cls.model_validate(obj)
 
     @overload
     @classmethod
@@ -199,11 +207,6 @@ class PublicModel(BaseModel):
             return awaited
         references.load(session, rows)
         return [cls.model_validate(row) for row in rows]
-
-    @classmethod
-    async def _awaited_one(cls, session: AnyAsyncSession, obj: object) -> Self:
-        (one,) = await cls.many(session, [obj])
-        return one
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

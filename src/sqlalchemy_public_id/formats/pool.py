@@ -1,7 +1,7 @@
 """Random ids in pools, and the reset of pools and counters in forked children.
 
 ``os.urandom`` returns some thousand bytes at once. One call of :meth:`bytes.translate` maps each byte to a character,
-and drops the bytes that would favour some characters (rejection sampling). So all characters are equally likely. The
+and drops the bytes that would favor some characters (rejection sampling). So all characters are equally likely. The
 result is cut into ids, which wait in a list.
 
 **Threads**: ids leave the list by :meth:`list.pop`, which is atomic: no two threads get the same id.

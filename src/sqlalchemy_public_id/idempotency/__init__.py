@@ -135,11 +135,11 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
     model = state.class_.__name__
     if not state.transient:
         raise ConfigurationError(
-            f"this {model} is not new, or was added to a session already; leave session.add() to insert_once()"
+            f"this {model} is not new, or was added to a session; pass a new object, which insert_once() adds itself"
         )
     if state.dict.get(name) is None:
         raise ConfigurationError(
-            f"this {model} has no {name} yet, so the insert could not be repeated; pass one that the sender keeps, "
+            f"this {model} has no {name} yet, so the insert could not be repeated; pass one that the client keeps, "
             f"{model}({name}=…), or read {name} and keep it before the call (None is not an id)"
         )
     if is_expression(state.dict[name]):
@@ -285,7 +285,7 @@ def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError
 
 
 def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | None:
-    """Return True if the database aborted the transaction in favour of others, or hides the row from it.
+    """Return True if the database aborted the transaction in favor of others, or hides the row from it.
 
     None if it may hide the row.
     """

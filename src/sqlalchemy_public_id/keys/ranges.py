@@ -126,7 +126,7 @@ def is_whole(value: object, first: int, last: float) -> TypeGuard[int]:
 
 def _checked(what: str, value: object, first: int, last: int) -> int:
     if not is_whole(value, first, last):
-        raise ValueError(f"{safe_repr(value)} is no {what}: expected an integer from {first} to {last}")
+        raise ValueError(f"{safe_repr(value)} is not a {what}: expected an integer from {first} to {last}")
     return value
 
 
@@ -135,7 +135,7 @@ def checked_cluster(cluster: object) -> int:
 
     :raises ValueError: unless it is in 0 … 32767.
     """
-    return _checked("number of a cluster", cluster, 0, LAST_CLUSTER)
+    return _checked("cluster number", cluster, 0, LAST_CLUSTER)
 
 
 @dataclass(frozen=True)

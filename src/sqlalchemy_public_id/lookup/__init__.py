@@ -188,7 +188,7 @@ def resolve_many(
     """
     require_session(session)
     check_options("resolve_many", load)
-    _refuse_string(public_ids, "expected several ids, not one text, {}: write [public_id], or use lookup.resolve()")
+    _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.resolve()")
     wanted = list(public_ids)
     _configure(wanted)
     owners = [(public_id, owner) for public_id in wanted if (owner := _owner_of(public_id, base)) is not None]
@@ -327,7 +327,7 @@ def public_ids_of(
     if len(primary_key) != 1:
         own = model_of(model)
         raise ConfigurationError(f"{own.__name__} has a composite key; select its rows with an ordinary statement")
-    _refuse_string(keys, "expected several keys, not one text, {}: write [key]")
+    _refuse_string(keys, "expected a list of keys, not the string {}: write [key]")
     wanted = list(dict.fromkeys(keys))
     public_ids: dict[Any, str] = {}
     query = _with_columns(statement, primary_key[0], column)
@@ -370,7 +370,7 @@ def _refuse_string(values: object, message: str) -> None:
 
 
 def _well_formed(type_: IdColumnType, public_ids: Iterable[object]) -> list[str]:
-    _refuse_string(public_ids, "expected several ids, not one text, {}: write [public_id], or use lookup.get()")
+    _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.get()")
     format = type_.id_format
     if format.bits is not None:  # an id has several spellings; rows are found by the canonical one
         return list(dict.fromkeys(format.validate(text) for text in public_ids if format.is_valid(text)))

@@ -148,12 +148,13 @@ class ShardedKeysetQuery(KeysetQuery):
         self.format: Format = public_id_type(public_id_attribute(keyset.mapper.class_, keyset.name)[1]).id_format
         if len(keyset.terms) > len(keyset.keys):
             raise ConfigurationError(
-                "order_by is not supported for several shards: their databases need not agree on the order of values"
+                "order_by is not supported for several shards, because their databases may sort values differently; "
+                "leave it out"
             )
         if not all(isinstance(term.expression.type, Integer) for term in keyset.terms):
             raise ConfigurationError(
-                f"the key of {keyset.mapper.class_.__name__} is no integer, and databases do not agree on the "
-                f"order of other keys; a page of several shards needs an integer key"
+                f"the key of {keyset.mapper.class_.__name__} is not an integer, and the databases of several shards "
+                f"may sort other keys differently; a page of several shards needs an integer key"
             )
         self.descending: bool = keyset.terms[0].descending
 

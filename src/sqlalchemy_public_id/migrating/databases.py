@@ -57,7 +57,7 @@ def database_of(dialect: Dialect) -> Database:
     database = _DATABASES.get(dialect.name)
     if database is None:
         raise ConfigurationError(
-            f"there are no steps for {dialect.name}; expected one of {', '.join(sorted(_DATABASES))}"
+            f"migrations do not support {dialect.name}; expected one of {', '.join(sorted(_DATABASES))}"
         )
     return database
 

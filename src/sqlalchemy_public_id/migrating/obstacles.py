@@ -84,12 +84,12 @@ def obstacles_of_triggers(live: LiveTable, triggers: Sequence[str], wanted: Trig
     names = ", ".join(triggers)
     what = f"the trigger {names}" if len(triggers) == 1 else f"the triggers {names}"
     if wanted == "refuse":
-        skip = ', or update_triggers="skip" to leave them out' if live.can_skip_triggers else ""
+        skip = ', or update_triggers="skip" to fire none' if live.can_skip_triggers else ""
         remedy = f'pass update_triggers="fire" to accept this{skip}'
         yield Obstacle("update-triggers", f"the backfill would fire {what} once for each row", remedy)
     elif not live.can_skip_triggers:
         remedy = 'pass update_triggers="fire", or drop them until the backfill has ended'
-        problem = f"{live.connection.dialect.name} cannot leave out {what}"
+        problem = f"{live.connection.dialect.name} cannot skip {what}"
         yield Obstacle("update-triggers", problem, remedy)
     else:
         yield from live.obstacles_to_skipping()
@@ -129,10 +129,10 @@ def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
             yield _wrong_type(scene)
         elif length is not None and length < target.format.max_length:
             problem = (
-                f"the column {target.column} is {stored}, and ids have up to {target.format.max_length} characters"
+                f"the column {target.column} is {stored}, but ids have up to {target.format.max_length} characters"
             )
             widen = f"{_alter_column(scene)}, type_=sa.String({target.format.max_length}))"
-            yield Obstacle("too-short", problem, f"widen it in a revision before: {widen}")
+            yield Obstacle("too-short", problem, f"widen it in an earlier revision: {widen}")
     elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
         return  # MariaDB compiles a width for the one that it reflects
     elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
@@ -165,7 +165,7 @@ def _wrong_type(scene: Scene) -> Obstacle:
     target, type_ = scene.target, scene.state.type
     return Obstacle(
         "wrong-type",
-        f"the column {target.column} is {type_}, and ids of {target.format!r} are stored as {scene.plan.type}",
+        f"the column {target.column} is {type_}, but ids of {target.format!r} are stored as {scene.plan.type}",
         "rename it and add a new one, or pass the format that its ids have",
     )
 
@@ -179,7 +179,7 @@ def _of_the_collation(scene: Scene) -> Iterator[Obstacle]:
     if scene.table.connection.dialect.name == "sqlite":
         binary = f"type_=sa.String({target.format.max_length}, collation='BINARY')"
         batch = f"with op.batch_alter_table({target.table!r}) as batch_op: batch_op.alter_column({target.column!r}"
-        yield Obstacle("other-spellings", problem, f"change it in a revision before: {batch}, {binary})")
+        yield Obstacle("other-spellings", problem, f"change it in an earlier revision: {batch}, {binary})")
     else:
         remedy = 'pass collation="bytes" to change it; columns that are joined with this one need the same change'
         yield Obstacle("other-spellings", problem, remedy)

@@ -102,8 +102,8 @@ class LiveTable(ABC):
         return []
 
     def _partitioned(self) -> Obstacle:
-        problem = f"{self.target.table} is partitioned, and every unique index needs the columns of the partitions"
-        remedy = "keep the ids in a table of their own that refers to this one, and remove the column from the model"
+        problem = f"{self.target.table} is partitioned, and unique indexes must contain the columns of the partitions"
+        remedy = "keep the ids in a separate table that refers to this one, and remove the column from the model"
         return Obstacle("partitioned", problem, remedy)
 
     # --- the rows

@@ -117,7 +117,7 @@ class _RefAttribute(Declared, hybrid_property[Any]):
     def _in_values(self, cls: Any, value: object) -> NoReturn:
         name = self.__name__
         raise ConfigurationError(
-            f"{name} = {safe_repr(value)} cannot stand in values(): pass it as a row, session.execute(insert(Model), "
+            f"{name} = {safe_repr(value)} cannot be used in values(): pass it in a row, session.execute(insert(Model), "
             f"[{{{name!r}: ...}}]), or set the foreign key to the key that lookup.keys_of() returns"
         )
 

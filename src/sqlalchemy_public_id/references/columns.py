@@ -45,7 +45,7 @@ def refs_in(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple
     refs: list[PublicRef] = []
     if isinstance(attributes, QueryableAttribute) or not isinstance(attributes, Iterable):
         one = f"{mapper.class_.__name__}.{getattr(attributes, 'key', 'owner_public_id')}"
-        raise TypeError(f"expected several references, not one: write [{one}]")
+        raise TypeError(f"expected a list of references, not a single one: write [{one}]")
     for attribute in attributes:
         parent: Any = getattr(attribute, "parent", None)
         if parent is None or attribute.key not in own or not mapper.isa(parent.mapper):

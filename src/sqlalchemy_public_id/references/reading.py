@@ -76,7 +76,7 @@ def eager(attribute: QueryableAttribute[Any]) -> ORMOption:
     ref = refs_of(entity.mapper).get(attribute.key) if entity is not None else None
     if entity is None or ref is None:
         raise ConfigurationError(
-            f"{safe_repr(attribute)} is no reference; expected the attribute of a model, as Order.customer_public_id"
+            f"{safe_repr(attribute)} is not a reference; expected an attribute such as Order.customer_public_id"
         )
     relationship = getattr(entity.entity, ref.relationship)
     return selectinload(relationship).load_only(*ref.source.columns(), raiseload=False)

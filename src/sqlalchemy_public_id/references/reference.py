@@ -125,9 +125,9 @@ class UnresolvedKey:
 
     def _error(self) -> ConfigurationError:
         return ConfigurationError(
-            f"{self.attribute} = {self.public_id!r} waits for the next flush to find its key; flush the session before "
-            f"you use the foreign key, and do not assign references during a flush. bulk_save_objects() does not "
-            f"flush, so use add_all(), or bulk.insert()"
+            f"the key of {self.attribute} = {self.public_id!r} is not known before the next flush; flush the session "
+            f"before you use the foreign key, and do not assign references during a flush. bulk_save_objects() does "
+            f"not flush, so use add_all() or bulk.insert()"
         )
 
 
@@ -210,7 +210,7 @@ def _scope(
         for one in (mapper, target):
             if name not in one.column_attrs:
                 raise ConfigurationError(
-                    f"{where}: scope names {safe_repr(name)}, which is no column attribute of {one.class_.__name__}; "
+                    f"{where}: scope has {safe_repr(name)}, which is not a column attribute of {one.class_.__name__}; "
                     f"name one that both models have, or pass a function of the session that returns a condition"
                 )
     return names, None
@@ -224,13 +224,13 @@ def _pair(where: str, relationship: RelationshipProperty[Any]) -> tuple[Column[A
         problem = f"is {relationship.direction.name.lower()}, so there is no foreign key here to show as a public id; "
         problem += "name a relationship that is many-to-one"
     elif relationship.viewonly:
-        problem = "is viewonly, so a flush would not follow it; name the one that is not"
+        problem = "is viewonly, so a flush would ignore it; name a relationship that is not viewonly"
     elif len(pairs) != 1:
         columns = ", ".join(local.name for local, _ in pairs)
-        problem = f"has a composite foreign key ({columns}), which one public id cannot stand for; "
+        problem = f"has a composite foreign key ({columns}), which one public id cannot represent; "
         problem += "add a foreign key of one column"
     elif not (isinstance(condition, BinaryExpression) and condition.operator is operator.eq):
-        problem = "has a condition of its own, which a public id would ignore; "
+        problem = "has an additional condition, which a public id would ignore; "
         problem += "name a relationship that only compares the foreign key"
     if problem:
         raise ConfigurationError(f"{where}: the relationship {relationship.key!r} {problem}")
@@ -241,4 +241,5 @@ def _key(where: str, mapper: Mapper[Any], column: Column[Any]) -> str:
     try:
         return mapper.get_property_by_column(column).key
     except UnmappedColumnError:
-        raise ConfigurationError(f"{where}: {column} is no attribute of {mapper.class_.__name__}; map it") from None
+        name = mapper.class_.__name__
+        raise ConfigurationError(f"{where}: {column} is not mapped by {name}; map it to an attribute") from None

@@ -68,8 +68,8 @@ def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> Map
     for option in ("default", "insert_default", "nullable", "unique", "index", "primary_key"):
         if option in kwargs:
             raise ConfigurationError(
-                f"token_column() sets {option} itself: a token is given, unique and never null; "
-                f"keep tokens in a table of their own, and delete the row of one that is used up"
+                f"token_column() sets {option} itself: tokens are issued by your program, unique and never null; "
+                f"keep them in a separate table, and delete the row of a used token"
             )
     mapped: MappedColumn[bytes] = mapped_column(
         name, TokenType(token), nullable=False, unique=True, index=True, **kwargs
@@ -108,7 +108,7 @@ class TokenType(TypeDecorator[bytes]):
 
     def __init__(self, token: Token) -> None:
         if not isinstance(token, Token):
-            raise ConfigurationError(f"{concealed(token)} is no kind of token; expected Token(prefix='reset')")
+            raise ConfigurationError(f"{concealed(token)} is not a Token; expected one such as Token(prefix='reset')")
         self.token = token
         super().__init__(DIGEST_BYTES)
 
@@ -124,7 +124,7 @@ class TokenType(TypeDecorator[bytes]):
             return value
         raise _NoDigest(
             f"expected the digest of a token, {DIGEST_BYTES} bytes, but got an object of type {type(value).__name__}: "
-            f"store issued.digest, and compare with the digest(text) of the kind of token"
+            f"store issued.digest, and compare the column with digest(text) of its Token"
         )
 
     # SQLAlchemy's protocol names the argument, which functions need not

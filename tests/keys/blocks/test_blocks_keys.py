@@ -77,39 +77,21 @@ def _tables(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[None
         yield
 
 
-def add(session: Session) -> None:
-    session.add_all([Note(number=number) for number in range(100)])
-    session.flush()
+ROWS = [{"number": number} for number in range(100)]
+WAYS: dict[str, Callable[[Session], object]] = {
+    "add_all": lambda session: session.add_all(Note(**row) for row in ROWS),
+    "bulk_save_objects": lambda session: session.bulk_save_objects([Note(**row) for row in ROWS]),
+    "ORM insert": lambda session: session.execute(insert(Note), ROWS),
+    "Core insert": lambda session: session.connection().execute(insert(Note.__table__), ROWS),
+    "Core values": lambda session: session.connection().execute(insert(Note.__table__).values(ROWS)),
+    "one by one": lambda session: [session.connection().execute(insert(Note.__table__), row) for row in ROWS],
+}
 
 
-def save(session: Session) -> None:
-    session.bulk_save_objects([Note(number=number) for number in range(100)])
-
-
-def orm_insert(session: Session) -> None:
-    session.execute(insert(Note), [{"number": number} for number in range(100)])
-
-
-def core_insert(session: Session) -> None:
-    session.connection().execute(insert(Note.__table__), [{"number": number} for number in range(100)])
-
-
-def core_values(session: Session) -> None:
-    session.connection().execute(insert(Note.__table__).values([{"number": number} for number in range(100)]))
-
-
-def core_single(session: Session) -> None:
-    for number in range(100):
-        session.connection().execute(insert(Note.__table__).values(number=number))
-
-
-WAYS: list[Any] = [add, save, orm_insert, core_insert, core_values, core_single]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_every_way_to_write(session: Session, way: Callable[[Session], None]) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_write(session: Session, way: str) -> None:
     """Each way to write rows takes a key for each of them from the allocator, in order."""
-    way(session)
+    WAYS[way](session)
 
     assert session.execute(select(Note.number, Note.id).order_by(Note.id)).all() == [(n, n) for n in range(100)]
 

@@ -1,12 +1,26 @@
-"""Schemas for tables with cluster keys."""
+"""Tables with cluster keys, and schemas for them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, MetaData, text
+from support.depots import models
+
+
+@pytest.fixture
+def depots(create: Callable[[MetaData], None]) -> Callable[..., Any]:
+    """Create the tables of depots and parcels with such keys, and return the model of depots."""
+
+    def make(*keys: Any, **options: Any) -> Any:
+        metadata, Depot, _ = models(*keys, **options)
+        create(metadata)
+        return Depot
+
+    return make
 
 
 @pytest.fixture

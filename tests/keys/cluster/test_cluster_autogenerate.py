@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, insert, inspect, select
 from sqlalchemy.orm import DeclarativeBase, Mapped
-from support.marks import on
+from support.marks import SERVERS, on
 from support.parcel_table import KEYS
 from support.projects import Project, downgrade_of, upgrade_of
 
@@ -16,11 +16,10 @@ from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
 
 pytestmark = pytest.mark.backend
 
-SERVERS = ("postgresql", "mysql", "mariadb")
 NAME = "depot"
 
 
-def depots(**key: Any) -> MetaData:
+def declared(**key: Any) -> MetaData:
     """One model with such a key."""
 
     class Base(DeclarativeBase):
@@ -69,7 +68,7 @@ def said(written: str) -> list[str]:
 def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
     """A key that counted from 1 is given its limits, and nothing more is found."""
     plain(project)
-    metadata = depots(**key)
+    metadata = declared(**key)
 
     written = project.migrate(metadata)
 
@@ -85,7 +84,7 @@ def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
 def test_a_key_that_does_not_count(project: Project) -> None:
     """A key without a counter is given one, with limits."""
     project.execute(f"CREATE TABLE {NAME} (id bigint PRIMARY KEY)")
-    metadata = depots(cluster=10)
+    metadata = declared(cluster=10)
 
     project.migrate(metadata)
 
@@ -95,37 +94,33 @@ def test_a_key_that_does_not_count(project: Project) -> None:
     project.upgrade()
 
 
-@on(*SERVERS)
-def test_another_cluster(project: Project) -> None:
-    """Where the model says another cluster, the counter follows."""
-    project.migrate(depots(cluster=10))
-    add(project, depots(cluster=10))
-    metadata = depots(cluster=20)
+CHANGES: list[tuple[dict[str, Any], str, str]] = [
+    ({"cluster": 20}, "cluster=20", "14000000000001"),
+    ({"cluster": 10, "enforce_range": True}, "cluster=10, enforce_range=True", "a000000000002"),
+]
 
-    written = project.migrate(metadata)
 
-    assert said(written) == [f"op.set_cluster('{NAME}', cluster=20)"]
+@pytest.mark.parametrize(
+    ("database", "change"),
+    [*((name, 0) for name in SERVERS), *((name, 1) for name in ("mysql", "mariadb", "sqlite"))],
+    indirect=["database"],
+)
+def test_another_cluster_or_guard(project: Project, change: int) -> None:
+    """Where the model says another cluster, the counter follows; a guard that it has gained is added."""
+    key, written, hex_ = CHANGES[change]
+    project.migrate(declared(cluster=10))
+    add(project, declared(cluster=10))
+    metadata = declared(**key)
+
+    assert said(project.migrate(metadata)) == [f"op.set_cluster('{NAME}', {written})"]
     assert project.check(metadata) is None
-    assert add(project, metadata) == "14000000000001"
-
-
-@on("mysql", "mariadb", "sqlite")
-def test_a_guard(project: Project) -> None:
-    """A guard that the model has gained is added, and nothing more is found."""
-    project.migrate(depots(cluster=10))
-    metadata = depots(cluster=10, enforce_range=True)
-
-    written = project.migrate(metadata)
-
-    assert said(written) == [f"op.set_cluster('{NAME}', cluster=10, enforce_range=True)"]
-    assert project.check(metadata) is None
-    assert add(project, metadata) == "a000000000001"
+    assert add(project, metadata) == hex_
 
 
 @on(*SERVERS)
 def test_to_a_function_and_back(project: Project) -> None:
     """A table changes its way there and back, and each time nothing more is found."""
-    identity, function = depots(cluster=10), depots(strategy="function")
+    identity, function = declared(cluster=10), declared(strategy="function")
     project.migrate(identity)
     keys = [add(project, identity)]
 
@@ -149,7 +144,7 @@ def test_to_a_function_and_back(project: Project) -> None:
 @pytest.mark.parametrize("name", [None, "shared"])
 def test_a_model_that_goes(project: Project, name: str | None) -> None:
     """With the last model of cluster keys everything goes that came with it; on the way down it comes again."""
-    metadata = depots(strategy="function", **({"name": name} if name else {}))
+    metadata = declared(strategy="function", **({"name": name} if name else {}))
     project.migrate(metadata)
     add(project, metadata)
 

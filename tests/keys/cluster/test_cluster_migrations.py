@@ -10,11 +10,11 @@ from alembic.autogenerate import render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.operations.ops import UpgradeOps
-from sqlalchemy import Engine, ForeignKey, MetaData, insert, inspect, select
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from support.depots import hexes, migrate, models
-from support.marks import on
+from support.marks import SERVERS, on
 from support.parcel_table import NAME, Parcels
 from support.projects import Project, downgrade_of, upgrade_of
 
@@ -34,13 +34,11 @@ from sqlalchemy_public_id.alembic import (
     unset_cluster,
 )
 from sqlalchemy_public_id.errors import LockNotAvailable
-from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key
+from sqlalchemy_public_id.keys import ClusterKey, Range
 from sqlalchemy_public_id.keys.cluster import operations
 from sqlalchemy_public_id.migrating import Patience
 
 pytestmark = pytest.mark.backend
-
-SERVERS = ("postgresql", "mysql", "mariadb")
 
 
 @on(*SERVERS)
@@ -80,17 +78,12 @@ def test_the_counter_never_goes_back(parcels: Parcels) -> None:
 def test_unset_and_set_again(parcels: Parcels) -> None:
     """Without limits the counter goes on; with them again, it is where it was."""
     parcels.run(set_cluster, NAME, cluster=10, enforce_range=True)
-    parcels.add()
-
+    keys = [parcels.add()]
     parcels.run(unset_cluster, NAME)
-    parcels.add()
+    keys.append(parcels.add())
     parcels.run(set_cluster, NAME, cluster=10)
 
-    assert [ClusterKey(key).hex for key in (*parcels.keys(), parcels.add())] == [
-        "a000000000001",
-        "a000000000002",
-        "a000000000003",
-    ]
+    assert [*keys, parcels.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
 
 
 def test_rows_behind_the_range(parcels: Parcels) -> None:
@@ -168,15 +161,6 @@ def test_rows_are_counted_over(parcels: Parcels) -> None:
     assert [*parcels.keys(), parcels.add()] == [1, 2, 3, 4]
 
 
-@on("sqlite")
-def test_no_functions(parcels: Parcels) -> None:
-    """SQLite has no functions; the operations say what to take instead."""
-    with pytest.raises(ConfigurationError, match='strategy="identity"'):
-        parcels.run(create_cluster_config, 10)
-    with pytest.raises(ConfigurationError, match='strategy="identity"'):
-        parcels.run(create_cluster_sequence, NAME)
-
-
 # --- autogenerate
 
 OPERATIONS: list[tuple[ClusterOp, str]] = [
@@ -199,28 +183,11 @@ def test_rendering(operation: ClusterOp, expected: str) -> None:
     assert expected in map(str.strip, render_python_code(UpgradeOps([operation])).splitlines())
 
 
-def two_clusters(way: Any, cluster: Any = None) -> MetaData:
-    """Models with cluster keys, one of which refers to the other."""
-
-    class Base(DeclarativeBase):
-        metadata = MetaData()
-
-    class Depot(Base):
-        __tablename__ = "depot"
-        id: Mapped[int] = cluster_key(cluster=cluster, strategy=way)
-
-    class Parcel(Base):
-        __tablename__ = NAME
-        id: Mapped[int] = cluster_key(cluster=cluster, strategy=way)
-        depot_id: Mapped[int] = mapped_column(ForeignKey(Depot.id))
-
-    return Base.metadata
-
-
 @pytest.mark.parametrize("cluster", [10, lambda: 10], ids=["number", "function"])
 def test_new_tables(new_project: Callable[..., Project], cluster: Any) -> None:
     """A new model makes its table and its range; the way down, and up again, and nothing more to find."""
-    project, metadata = new_project(), two_clusters("identity", cluster)
+    project = new_project()
+    metadata, Depot, _ = models(cluster=cluster)
     project.configure("public_id_cluster=10,")
 
     written = project.migrate(metadata)
@@ -229,44 +196,19 @@ def test_new_tables(new_project: Callable[..., Project], cluster: Any) -> None:
 
     said = "" if callable(cluster) else ", cluster=10"
     assert f"op.set_cluster('depot'{said})" in upgrade_of(written)
-    assert [line for line in downgrade_of(written) if "cluster" in line] == [
-        f"op.unset_cluster('{NAME}')",
-        "op.unset_cluster('depot')",
-    ]
+    unset = [line for line in downgrade_of(written) if "cluster" in line]
+    assert unset == ["op.unset_cluster('depot_parcel')", "op.unset_cluster('depot')"]
     assert project.check(metadata) is None
     with Session(project.engine) as session:
-        depot = metadata.tables["depot"]
-        session.execute(insert(depot))
-        assert [ClusterKey(key).hex for key in session.scalars(select(depot.c.id))] == ["a000000000001"]
-
-
-@on(*SERVERS)
-def test_new_tables_with_a_function(new_project: Callable[..., Project]) -> None:
-    """A new model brings the table of the cluster and its counter; they go with it, and nothing more is found."""
-    project, metadata = new_project(), two_clusters("function")
-    project.configure("public_id_cluster=10, compare_server_default=True,")
-
-    written = project.migrate(metadata)
-    found = project.check(metadata)
-    project.downgrade()
-    left = set(inspect(project.engine).get_table_names())
-    project.upgrade()
-
-    lines = upgrade_of(written)
-    sequences = ["op.create_cluster_sequence('depot')", f"op.create_cluster_sequence('{NAME}')"]
-    assert [line for line in lines if "cluster" in line] == ["op.create_cluster_config()", *sequences]
-    assert found is None
-    assert left <= {"alembic_version"}
-    project.downgrade()
+        session.add(Depot())
+        session.flush()
+        assert hexes(session, Depot) == ["a000000000001"]
 
 
 @on("postgresql")
-def test_set_cluster_where_a_function_makes_keys(
-    engine: Engine, create: Callable[[MetaData], None], session: Session
-) -> None:
+def test_set_cluster_where_a_function_makes_keys(engine: Engine, depots: Callable[..., Any], session: Session) -> None:
     """The counter of a function is left alone: there is another operation to be done before."""
-    metadata, Depot, _ = models(cluster=10, strategy="function")
-    create(metadata)
+    Depot = depots(cluster=10, strategy="function")
 
     for name, options in (("set_cluster", {"cluster": 10}), ("unset_cluster", {})):
         with pytest.raises((DBAPIError, ConfigurationError), match=r"run op\.drop_cluster_sequence\(\) first"):
@@ -377,27 +319,19 @@ def test_a_lower_cluster(parcels: Parcels) -> None:
 def test_rows_from_before(parcels: Parcels) -> None:
     """Small keys are refused, with what to do, whatever else is there; those who know better may keep them."""
     parcels.add(id=7)
+    with pytest.raises(ConfigurationError, match=r"keys outside of the range 1001 to 2000, such as 7, .*keep_outside="):
+        parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
     parcels.add(id=ClusterKey.of(5, 1))
 
     with pytest.raises(
         ConfigurationError,
-        match=r"op.set_cluster\('parcel'\): there are keys outside of cluster 10, such as 7, from before there were "
-        r"clusters, .*: other databases may have the same keys. Give .*keep_outside=True",
+        match=r"op.set_cluster\('parcel'\): there are keys outside of cluster 10, such as 7, from before the cluster "
+        r"was set, .*: other databases may have these keys, too. Renumber .*keep_outside=True",
     ):
         parcels.run(set_cluster, NAME, cluster=10)
     parcels.run(set_cluster, NAME, cluster=10, keep_outside=True)
 
     assert parcels.add().hex == "a000000000001"
-
-
-def test_rows_outside_of_a_range(parcels: Parcels) -> None:
-    """Where the range is that of no cluster, all rows outside of it are refused."""
-    parcels.add(id=7)
-
-    with pytest.raises(
-        ConfigurationError, match=r"there are keys outside of the range 1001 to 2000, such as 7, .* keep_outside=True"
-    ):
-        parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
 
 
 def test_cluster_0(parcels: Parcels) -> None:

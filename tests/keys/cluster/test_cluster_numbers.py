@@ -7,12 +7,8 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
-from sqlalchemy import BigInteger, Integer
-from sqlalchemy.orm import DeclarativeBase, Mapped
-from sqlalchemy.orm import MappedColumn as MappedColumnType
+from sqlalchemy import Integer
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import ClusterKey, Range, Ranges, cluster_key, in_cluster, range_of
@@ -35,23 +31,14 @@ def test_figures(number: int, cluster: int, sequence: int, hex_: str) -> None:
 
     assert (int(key), key.cluster, key.sequence, key.hex) == (number, cluster, sequence, hex_)
     assert ClusterKey.split(number) == (cluster, sequence)
-
-
-@given(st.integers(0, 32767), st.integers(1, LAST))
-def test_there_and_back(cluster: int, sequence: int) -> None:
-    """What was put together comes apart again, and lies in the range of its cluster and of no other."""
-    key = ClusterKey.of(cluster, sequence)
-
-    assert ClusterKey.split(key) == (cluster, sequence)
     assert key in range_of(cluster)
     assert key not in range_of((cluster + 1) % 32768)
-    assert int(key.hex, 16) == key
 
 
 @pytest.mark.parametrize("cluster", [-1, 32768, "10", True], ids=repr)
 def test_no_cluster(cluster: Any) -> None:
-    """What is no number of a cluster is refused, with what is one."""
-    with pytest.raises(ValueError, match="is no number of a cluster: expected an integer from 0 to 32767"):
+    """What is not a cluster number is refused, with what is one."""
+    with pytest.raises(ValueError, match="is not a cluster number: expected an integer from 0 to 32767"):
         ClusterKey.of(cluster, 1)
     with pytest.raises(ConfigurationError, match="from 0 to 32767"):
         in_cluster(Integer, cluster)
@@ -60,14 +47,14 @@ def test_no_cluster(cluster: Any) -> None:
 @pytest.mark.parametrize("sequence", [0, LAST + 1, "1"], ids=repr)
 def test_no_sequence(sequence: Any) -> None:
     """A sequence that would be a key of another cluster is refused: nothing wraps."""
-    with pytest.raises(ValueError, match="is no sequence of a cluster: expected an integer from 1 to 281474976710655"):
+    with pytest.raises(ValueError, match="not a sequence of a cluster: expected an integer from 1 to 281474976710655"):
         ClusterKey.of(10, sequence)
 
 
 @pytest.mark.parametrize("value", [-1, 2**63, "01", "+1", "", "١", str(2**63), 1.5, True], ids=repr)
 def test_no_key(value: Any) -> None:
     """What is no key is refused, be it a number or a text."""
-    with pytest.raises(ValueError, match="is no cluster key: expected an integer from 0 to"):
+    with pytest.raises(ValueError, match="is not a cluster key: expected an integer from 0 to"):
         ClusterKey(value)
 
 
@@ -103,7 +90,7 @@ def test_json_is_text() -> None:
 @pytest.mark.parametrize("value", ["x", 2**63, 1.5], ids=repr)
 def test_json_is_checked(value: Any) -> None:
     """What is no key is an error of the field."""
-    with pytest.raises(ValidationError, match="is no cluster key"):
+    with pytest.raises(ValidationError, match="is not a cluster key"):
         Order.model_validate_json(json.dumps({"id": value}))
 
 
@@ -151,17 +138,8 @@ def test_overlaps() -> None:
 
 
 WRONG: list[Any] = [
-    {"eu": range(5)},
-    {"eu": range(1, 2**63 + 1)},
-    {"eu": range(5, 5)},
-    {"eu": range(1, 9, 2)},
-    {"eu": (1, 9)},
-    0,
-    [],
-    ["a", "a"],
-    "eu",
-    True,
-    {},
+    *({"eu": keys} for keys in (range(5), range(1, 2**63 + 1), range(5, 5), range(1, 9, 2), (1, 9))),
+    *(0, [], ["a", "a"], "eu", True, {}),
 ]
 
 
@@ -194,28 +172,11 @@ def test_sizes(size: int) -> None:
 # --- declarations
 
 
-def declared(key: MappedColumnType[int]) -> Any:
-    class Base(DeclarativeBase): ...
-
-    class Order(Base):
-        __tablename__ = "order"
-        id: Mapped[int] = key
-
-    return Order.__table__.c.id
-
-
-def test_the_column() -> None:
-    """The column is the primary key, BIGINT, and not nullable."""
-    column = declared(cluster_key(cluster=10))
-
-    assert (column.primary_key, column.nullable, isinstance(column.type, BigInteger)) == (True, False, True)
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"cluster": 32768}, "32768 is no number of a cluster"),
-        ({"cluster": "10"}, "'10' is no number of a cluster"),
+        ({"cluster": 32768}, "32768 is not a cluster number"),
+        ({"cluster": "10"}, "'10' is not a cluster number"),
         ({"cluster": 10, "strategy": "trigger"}, 'expected "identity" or "function"'),
         ({"cluster": 10, "key_range": Range(1, 2)}, "either a cluster or key_range"),
         ({"strategy": "function", "key_range": Range(1, 2)}, 'strategy="function" limits its counter'),

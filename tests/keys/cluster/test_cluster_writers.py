@@ -10,13 +10,11 @@ import pytest
 from sqlalchemy import Engine, MetaData, delete, event, insert, select, text
 from sqlalchemy.orm import Session
 from support.depots import hexes, migrate, models
-from support.marks import on
+from support.marks import SERVERS, on
 from support.private_servers import wait_until
 
 import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # they are registered
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
-
-SERVERS = ("postgresql", "mysql", "mariadb")
 
 
 def somebody_waits(engine: Engine) -> Callable[[], bool]:
@@ -33,10 +31,9 @@ def somebody_waits(engine: Engine) -> Callable[[], bool]:
 
 
 @on("postgresql")
-def test_the_cluster_changes_during_a_flush(engine: Engine, create: Callable[[MetaData], None]) -> None:
+def test_the_cluster_changes_during_a_flush(engine: Engine, depots: Callable[..., Any]) -> None:
     """All rows of one statement are of one cluster, and each object has the key of its own row."""
-    metadata, Depot, _ = models(cluster=10, strategy="function")
-    create(metadata)
+    Depot = depots(cluster=10, strategy="function")
     with engine.begin() as connection:
         connection.execute(
             text(

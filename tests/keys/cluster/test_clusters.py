@@ -13,21 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.async_tables import session_on
 from support.depots import hexes, models
-from support.marks import on
+from support.marks import SERVERS, on
 from support.servers import ASYNC_DRIVERS
 
 from sqlalchemy_public_id import PublicIdColumnMixin, bulk, lookup
-from sqlalchemy_public_id.keys import (
-    ClusterKey,
-    cluster_key,
-    cluster_of,
-    hex_of,
-    in_cluster,
-    sequence_of,
-)
+from sqlalchemy_public_id.keys import ClusterKey, cluster_key, cluster_of, hex_of, in_cluster, sequence_of
 
 LAST = 2**48 - 1
-SERVERS = ("postgresql", "mysql", "mariadb")
 WAYS = ["identity", "function"]
 WAYS_OF = {"sqlite": ["identity"]} | dict.fromkeys(SERVERS, WAYS)
 """SQLite has no functions, and says so: test_no_functions."""
@@ -84,10 +76,9 @@ def test_beside_a_public_id(create: Callable[[MetaData], None], session: Session
 
 
 @both_ways
-def test_given_keys(create: Callable[[MetaData], None], session: Session, way: str) -> None:
+def test_given_keys(depots: Callable[..., Any], session: Session, way: str) -> None:
     """A key that is given, from another cluster, is stored as it is."""
-    metadata, Depot, _ = models(cluster=20, strategy=way)
-    create(metadata)
+    Depot = depots(cluster=20, strategy=way)
 
     session.add(Depot(id=ClusterKey.of(10, 5)))
     session.add(Depot())
@@ -97,30 +88,38 @@ def test_given_keys(create: Callable[[MetaData], None], session: Session, way: s
 
 
 @both_ways
-def test_odd_names(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """Names are quoted wherever they stand."""
-    metadata, Depot, _ = models(table='depot 100% "it\'s" `;', cluster=10, strategy=way)
-    create(metadata)
+def test_copies(create: Callable[[MetaData], None], session: Session, way: str) -> None:
+    """Tables that are copied to another metadata make such keys, too."""
+    metadata, *_ = models(cluster=10, strategy=way)
+    copied = MetaData()
+    for table in metadata.sorted_tables:
+        table.to_metadata(copied)
+    create(copied)
+    depot = copied.tables["depot"]
 
-    session.add(Depot())
-    session.flush()
+    session.execute(insert(depot).values(name="x"))
 
-    assert hexes(session, Depot) == ["a000000000001"]
+    assert session.scalars(select(depot.c.id)).all() == [ClusterKey.of(10, 1)]
 
 
 @on(*SERVERS)
 @pytest.mark.parametrize("way", WAYS)
-def test_schemas(engine: Engine, new_schema: Callable[[], str], way: str) -> None:
-    """In another schema, all that belongs to the keys stands in it, and goes with it."""
-    schema = new_schema()
-    metadata, Depot, _ = models(schema=schema, cluster=10, strategy=way)
-    metadata.create_all(engine)
-    with Session(engine) as session:
+@pytest.mark.parametrize("is_translated", [False, True], ids=["declared", "translated"])
+def test_schemas(engine: Engine, new_schema: Callable[[], str], way: Any, is_translated: bool) -> None:
+    """All that belongs to the keys stands in the schema of the table, declared or translated, and goes with it."""
+    schema, options = new_schema(), {"enforce_range": True} if way == "identity" else {}
+    metadata, Depot, _ = models(schema=None if is_translated else schema, cluster=10, strategy=way, **options)
+    there = engine.execution_options(schema_translate_map={None: schema}) if is_translated else engine
+    metadata.create_all(there)
+    with Session(there) as session:
         session.add(Depot())
         session.flush()
-
         assert hexes(session, Depot) == ["a000000000001"]
-    metadata.drop_all(engine)
+        if options and engine.name != "postgresql":
+            with pytest.raises(DBAPIError, match="outside of its range"):
+                session.execute(insert(Depot).values(id=1, name="x"))
+    assert inspect(engine).get_table_names() == []
+    metadata.drop_all(there)
     assert inspect(engine).get_table_names(schema=schema) == []
 
 
@@ -187,44 +186,13 @@ def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session:
         session.rollback()
 
 
-@on(*SERVERS)
-def test_translated_schema(engine: Engine, new_schema: Callable[[], str]) -> None:
-    """The configuration, the counters and what makes keys stand where a translated schema has the tables."""
-    schema = new_schema()
-    translated = engine.execution_options(schema_translate_map={None: schema})
-    metadata, Depot, _ = models(cluster=10, strategy="function")
-
-    metadata.create_all(translated)
-    with Session(translated) as session:
-        session.add(Depot())
-        session.flush()
-        found = hexes(session, Depot)
-    there = inspect(engine).get_table_names()
-    metadata.drop_all(translated)
-
-    assert (found, there) == (["a000000000001"], [])
-    assert inspect(engine).get_table_names(schema=schema) == []
-
-
-@on("mysql", "mariadb")
-def test_guards_in_a_translated_schema(engine: Engine, new_schema: Callable[[], str]) -> None:
-    """Triggers stand there, too."""
-    translated = engine.execution_options(schema_translate_map={None: new_schema()})
-    metadata, Depot, _ = models(cluster=10, enforce_range=True)
-    metadata.create_all(translated)
-
-    with Session(translated) as session, pytest.raises(DBAPIError, match="outside of its range"):
-        session.execute(insert(Depot).values(id=1, name="x"))
-
-
 # --- queries
 
 
 @pytest.fixture
-def stored(create: Callable[[MetaData], None], session: Session) -> Any:
+def stored(depots: Callable[..., Any], session: Session) -> Any:
     """A model with three rows of cluster 10, two of cluster 20, and one each at the ends of cluster 32767 and 0."""
-    metadata, Depot, _ = models(cluster=30)
-    create(metadata)
+    Depot = depots(cluster=30)
     keys = [ClusterKey.of(10, number) for number in (1, 2, LAST)]
     keys += [ClusterKey.of(20, number) for number in (1, 3)]
     session.execute(insert(Depot), [{"id": key} for key in (ClusterKey.of(0, 1), *keys, ClusterKey.of(32767, LAST))])
@@ -243,22 +211,16 @@ def test_filter(stored: Any, session: Session) -> None:
 
 
 @pytest.mark.backend
-def test_group(stored: Any, session: Session) -> None:
-    """``cluster_of()`` and ``sequence_of()`` take keys apart, to group by and to order by."""
-    query = select(cluster_of(stored.id), func.count(), func.max(sequence_of(stored.id)))
-    found = session.execute(query.group_by(cluster_of(stored.id)).order_by(cluster_of(stored.id))).all()
-
-    assert [tuple(row) for row in found] == [(0, 1, 1), (10, 3, LAST), (20, 2, 3), (32767, 1, LAST)]
-
-
-@pytest.mark.backend
-def test_numbers_as_python_has_them(stored: Any, session: Session) -> None:
-    """What the database says of each key is what ``ClusterKey`` says, up to the last one."""
-    rows = session.execute(select(stored.id, cluster_of(stored.id), sequence_of(stored.id), hex_of(stored.id)))
+def test_parts_of_keys(stored: Any, session: Session) -> None:
+    """The database takes each key apart as ``ClusterKey`` does, up to the last one, also to group and to order."""
+    cluster, sequence = cluster_of(stored.id), sequence_of(stored.id)
+    rows = session.execute(select(stored.id, cluster, sequence, hex_of(stored.id))).all()
+    grouped = session.execute(select(cluster, func.count(), func.max(sequence)).group_by(cluster).order_by(cluster))
 
     for row in rows:
         key = ClusterKey(row[0])
         assert tuple(row) == (key, key.cluster, key.sequence, key.hex)
+    assert [tuple(row) for row in grouped] == [(0, 1, 1), (10, 3, LAST), (20, 2, 3), (32767, 1, LAST)]
 
 
 @pytest.mark.backend

@@ -10,7 +10,7 @@ from alembic.autogenerate import produce_migrations
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped
-from support.marks import on
+from support.marks import SERVERS, on
 from support.odd_names import NAMES, beside
 from support.parcel_table import Parcels
 
@@ -28,7 +28,6 @@ from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 
 pytestmark = pytest.mark.backend
 
-SERVERS = ("postgresql", "mysql", "mariadb")
 ODD = [pytest.param(name, id=what) for what, name in NAMES.items()]
 
 

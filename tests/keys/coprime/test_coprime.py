@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import PRINTABLE, presets
 
-from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, formats
+from sqlalchemy_public_id import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.errors import KeySpaceExhausted
 from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
@@ -43,17 +43,6 @@ def small(draw: st.DrawFn) -> CoprimeStep:
     return draw(steps(orders.map(lambda order: order[:base]), longest))
 
 
-def plainly(step: CoprimeStep, index: int) -> str:
-    """The key with this index by the definition, in the slowest way there is."""
-    assert isinstance(step.step, int)
-    assert isinstance(step.start, int)
-    number, text = (step.start + index * step.step) % step.size, ""
-    for _ in range(step.length):
-        number, digit = divmod(number, len(step.alphabet))
-        text = step.alphabet[digit] + text
-    return text
-
-
 # --- the method
 
 
@@ -71,25 +60,22 @@ def test_every_key_once(step: CoprimeStep) -> None:
 
 @given(steps(), st.data())
 def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
-    """However many keys there are, each has the index that it was made from, and the text that the definition says."""
+    """However many keys there are, each has the text that the definition says, and leads back to its index.
+
+    A step is equal to what its ``repr`` and its pickle come back as.
+    """
     index = data.draw(st.integers(0, step.size - 1))
+    key = step.key(index)
+    assert step.start is not None
+    assert step.step is not None
+    number, text = (step.start + index * step.step) % step.size, ""
+    while len(text) < step.length:
+        number, digit = divmod(number, len(step.alphabet))
+        text = step.alphabet[digit] + text
 
-    assert step.key(index) == plainly(step, index)
-    assert step.index(step.key(index)) == index
-
-
-@given(alphabets, st.integers(1, 60))
-def test_default_step(alphabet: str, length: int) -> None:
-    """By default the step is the size over the golden ratio, up to a few more, and has no factor in common with it."""
-    step = CoprimeStep(alphabet, length)
-    assert isinstance(step.step, int)
-    ideal = (math.isqrt(5 * step.size**2) - step.size) // 2
-
-    assert 0 <= step.step - ideal < 30
-    assert step.step < step.size
-    assert math.gcd(step.step, step.size) == 1
-    assert step.start == step.step
-    assert step.key(step.size - 1) == alphabet[0] * length
+    assert (key, step.index(key)) == (text, index)
+    for twin in (eval(repr(step), {"CoprimeStep": CoprimeStep}), pickle.loads(pickle.dumps(step))):
+        assert (twin, hash(twin), twin.key(index)) == (step, hash(step), key)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +92,7 @@ def test_keys_for_ever(alphabet: str, length: int, number: int, keys: list[str])
 
     assert step.step == number
     assert step.keys(0, 5)[: len(keys)] == keys
+    assert step.key(step.size - 1) == alphabet[0] * length
 
 
 # --- the end
@@ -150,8 +137,6 @@ def test_exhausted() -> None:
     ("settings", "message"),
     [
         ({"length": 0}, "length is 0, expected a whole number from 1 to 255"),
-        ({"alphabet": "abä"}, "expected printable ASCII"),
-        ({"alphabet": "abca"}, "it repeats a"),
         ({"alphabet": "a"}, "expected two characters or more"),
         ({"step": 0}, "step is 0, which has the factor 2176782336 in common"),
         ({"step": True}, "step is True"),
@@ -199,17 +184,6 @@ def test_malformed(text: Any, reason: str) -> None:
 
 
 # --- a value
-
-
-@given(steps(longest=20))
-def test_value(step: CoprimeStep) -> None:
-    """A step is equal to what its ``repr`` and its pickle come back as, and has one hash with it."""
-    names = {**vars(formats), "CoprimeStep": CoprimeStep}
-
-    for twin in (eval(repr(step), names), pickle.loads(pickle.dumps(step))):
-        assert twin == step
-        assert hash(twin) == hash(step)
-        assert twin.keys(0, min(3, step.size)) == step.keys(0, min(3, step.size))
 
 
 def test_different_values() -> None:

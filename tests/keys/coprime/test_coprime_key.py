@@ -1,35 +1,170 @@
-"""Ids that the database counts, written through a step: every way to write them, and what happens at the end."""
+"""Ids that are counted: the format, with a counter in memory; and rows, with the counter of a database."""
 
 from __future__ import annotations
 
-import asyncio
-import os
+import copy
+import math
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, MetaData, String, Table, insert, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Engine, MetaData, String, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from support.async_tables import session_on
-from support.forks import in_threads
-from support.people import people
+from support.forks import ignore_fork_warning, in_child
+from support.people import People
 from support.rows import agree
 
-from sqlalchemy_public_id import PublicIdMixin, PublicIdType, TypedId, bulk, lookup
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidPublicId,
+    NanoId,
+    PublicIdMixin,
+    PublicIdType,
+    TypedId,
+    bulk,
+    formats,
+    lookup,
+)
 from sqlalchemy_public_id.errors import KeySpaceExhausted
-from sqlalchemy_public_id.formats import BASE36
-from sqlalchemy_public_id.keys.blocks import BlockAllocator
-from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
-from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
-from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
-
-pytestmark = pytest.mark.backend
+from sqlalchemy_public_id.formats import BASE36, URLSAFE64
+from sqlalchemy_public_id.keys import BlockAllocator, CoprimeKey, CoprimeStep, KeyedStep
+from sqlalchemy_public_id.migrating.server_defaults import can_generate
 
 STEP = CoprimeStep(BASE36, 6)
+OTHER_STEP = CoprimeStep(BASE36, 6, step=7)
 SECRET = bytes(range(32))
+
+
+class Counter:
+    """Counts from *at*, and gives several numbers in ranges of at most three."""
+
+    def __init__(self, at: int = 0, name: str = "order") -> None:
+        self.at, self.name = at, name
+
+    def take(self, count: int) -> list[range]:
+        begin, self.at = self.at, self.at + count
+        return [range(at, min(at + 3, self.at)) for at in range(begin, self.at, 3)]
+
+
+class InvoiceId(TypedId, prefix="cpinv", format=CoprimeKey(Counter(name="invoice"), STEP)): ...
+
+
+# --- the format
+
+
+def test_counted() -> None:
+    """Each id is the key of the next number, alone and together, and no number is left out."""
+    counter = Counter()
+    format = CoprimeKey(counter, STEP)
+    ids = [format.generate(), format.generate(), *format.generate_many(7), format.generate(), *format.generate_many(0)]
+    prefixed = CoprimeKey(counter, prefix="ord", separator=".").generate_many(2)
+
+    assert [*ids, *prefixed] == [*STEP.keys(0, 10), *("ord." + key for key in STEP.keys(10, 2))]
+    assert counter.at == 12
+
+
+def test_number() -> None:
+    """An id leads back to its number; one of an older format has none."""
+    format = CoprimeKey(Counter(41), STEP, prefix="ord").accepting(NanoId())
+
+    assert format.number(format.generate()) == 41
+    with pytest.raises(InvalidPublicId, match="it does not begin with 'ord_'"):
+        format.number("izkpm55j334u")
+    with pytest.raises(InvalidPublicId, match=r"^code: 'x' is not a public id"):
+        format.number("x", field="code")
+
+
+def test_accepting() -> None:
+    """Older ids stay valid: of another step, of another kind, and as the older ones of another."""
+    format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey("old", CoprimeStep("abc", 4)))
+
+    for each in (format, NanoId(prefix="x").accepting(format)):
+        assert all(map(each.is_valid, ("ord_m8yzrz", "izkpm55j334u", "abca")))
+        assert not each.is_valid("abcd")
+    assert format.generate() == "ord_m8yzrz"
+
+
+def test_other_orders_of_the_same_keys() -> None:
+    """An older format whose keys would come again in another order is refused; a shorter one, and its own, are not."""
+    old = CoprimeKey(Counter(), STEP, prefix="ord")
+
+    with pytest.raises(ConfigurationError, match="keys of 6 characters in different orders"):
+        CoprimeKey(Counter(), OTHER_STEP, prefix="ord").accepting(old)
+    for step, prefix in ((CoprimeStep(BASE36, 7), "ord"), (STEP, "ord"), (OTHER_STEP, "old")):
+        assert CoprimeKey(Counter(), step, prefix=prefix).accepting(old).is_valid("ord_8hxzjy")
+
+
+def test_facts() -> None:
+    """Counted ids have no budget, no default in the database, an example that takes no number, and no randomness."""
+    counter = Counter()
+    format = CoprimeKey(counter, STEP, prefix="ord")
+
+    with pytest.raises(ConfigurationError, match=r"step\.remaining\(issued\) returns how many are left"):
+        format.budget()
+    assert not can_generate(format, "postgresql")
+    assert format.example() == format.named().example()
+    assert format.is_valid(format.example())
+    assert counter.at == 0
+    assert (format.entropy_bits, format.capacity, format.ordered) == (0.0, 36**6, False)
+
+
+def test_typed_id() -> None:
+    """A typed id is made and checked as with any format."""
+    made = InvoiceId()
+
+    assert type(made) is InvoiceId
+    assert made == "cpinv_" + STEP.key(InvoiceId.id_format.number(made))  # type: ignore[attr-defined]
+    assert TypedId.parse(str(made)) == made
+    assert PublicIdType(InvoiceId).next_id() != made
+
+
+def test_equal() -> None:
+    """Formats are equal where the name of the sequence and the settings are."""
+    format = CoprimeKey(Counter(), STEP, "ord")
+    twins = [CoprimeKey(Counter(5), STEP, "ord"), CoprimeKey("order", STEP, "ord"), format.named()]
+    others = [
+        CoprimeKey(Counter(name="other"), STEP, "ord"),
+        CoprimeKey(Counter(), CoprimeStep(BASE36, 7), "ord"),
+        CoprimeKey(Counter(), STEP),
+        CoprimeKey(Counter(), STEP, "ord", "-"),
+        format.accepting(NanoId()),
+    ]
+
+    assert {format, *twins} == {format}
+    assert len({format, *others}) == 6
+
+
+def test_shown_and_pickled_by_name() -> None:
+    """What ``repr`` and a pickle come back as is equal, checks ids, and says why it makes none."""
+    format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
+    names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
+
+    for twin in (eval(repr(format), names), pickle.loads(pickle.dumps(format)), format.named()):
+        assert (twin, twin.pattern, twin.allocator) == (format, format.pattern, "order")
+        with pytest.raises(ConfigurationError, match=r"'order' .* write CoprimeKey\(BlockAllocator\(engine, 'order'"):
+            twin.generate()
+    assert copy.deepcopy(format) is copy.copy(format) is format
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Counter(), BASE36), "expected .* CoprimeStep"),
+        ((Counter(name=""), STEP), "expected BlockAllocator"),
+        (("", STEP), "the allocator is '', .* expected BlockAllocator"),
+        ((Counter(), CoprimeStep(URLSAFE64, 6), "ord"), "the alphabet contains the separator '_'"),
+        ((Counter(), STEP, "1st"), "the prefix '1st' is not allowed"),
+        ((Counter(), CoprimeStep(BASE36, 255), "ord"), "would generate ids of 259 characters"),
+    ],
+)
+def test_refused(arguments: Any, message: str) -> None:
+    """Settings that cannot work are refused when they are declared."""
+    with pytest.raises(ConfigurationError, match=message):
+        CoprimeKey(*arguments)
+
+
+# --- rows
 
 
 @pytest.fixture
@@ -41,9 +176,8 @@ def allocator(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Bl
 
 
 @pytest.fixture
-def declare(create: Callable[[MetaData], None]) -> Iterator[Callable[..., Any]]:
+def declare(create: Callable[[MetaData], None]) -> Callable[..., Any]:
     """Make a model with these ids, and its table, unless another model has made it."""
-    bases: list[Any] = []
 
     def make(declared: Any, *, is_there: bool = False) -> Any:
         class Base(DeclarativeBase):
@@ -54,23 +188,19 @@ def declare(create: Callable[[MetaData], None]) -> Iterator[Callable[..., Any]]:
             __public_id__ = declared
             name: Mapped[str | None] = mapped_column(String(50))
 
-        bases.append(Base)
         if not is_there:
             create(Base.metadata)
         return Row
 
-    yield make
-    for base in bases:
-        base.registry.dispose()
+    return make
 
 
 def stored(session: Session, model: Any) -> list[str]:
     return list(session.scalars(select(model.public_id).order_by(model.id)))
 
 
-def test_every_way_to_write(
-    allocator: BlockAllocator, declare: Callable[..., Any], session: Session, engine: Engine
-) -> None:
+@pytest.mark.backend
+def test_every_way_to_write(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """Flush, bulk insert, Core and early ids all take the next numbers, and no other."""
     model = declare(CoprimeKey(allocator, STEP, prefix="ord"))
     early = model(name="early")
@@ -84,15 +214,14 @@ def test_every_way_to_write(
     session.execute(insert(model).values(name="one"))
     session.execute(insert(model).values([{"name": "several"}, {"name": "several"}]))
     session.commit()
-    ids = stored(session, model)
 
-    assert sorted(ids) == sorted("ord_" + key for key in STEP.keys(0, 13))
-    assert sorted(map(model.public_id.type.id_format.number, ids)) == list(range(13))
+    assert sorted(stored(session, model)) == sorted("ord_" + key for key in STEP.keys(0, 13))
     assert lookup.get_one(session, model, "ord_" + STEP.key(0)).name == "early"
     assert lookup.get(session, model, "ord_" + STEP.key(13)) is None
     assert lookup.get(session, model, "ord_UPPER!") is None
 
 
+@pytest.mark.backend
 def test_rows_that_came_another_way(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """An id that a row has already is passed over, like any collision: the unique index knows."""
     model = declare(CoprimeKey(allocator, STEP))
@@ -108,16 +237,17 @@ def test_rows_that_came_another_way(allocator: BlockAllocator, declare: Callable
     assert sorted(map(STEP.index, made)) == [3, 4, 6, 7]
 
 
+@pytest.mark.backend
 def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """When the keys are used up, writing fails; with longer keys it goes on, and the old rows are found."""
-    short = CoprimeStep("abc", 2)
-    after = declare(  # whose column is wide enough
-        CoprimeKey(allocator, CoprimeStep("abc", 3), prefix="o").accepting(CoprimeKey("order", short, prefix="o"))
-    )
+    short, long = CoprimeStep("abc", 2), CoprimeStep("abc", 3)
+    # first the one whose column is wide enough
+    after = declare(CoprimeKey(allocator, long, prefix="o").accepting(CoprimeKey("order", short, prefix="o")))
     before = declare(CoprimeKey(allocator, short, prefix="o"), is_there=True)
     session.execute(insert(before), [{"name": "short"}] * 9)
     session.commit()
-    with pytest.raises(KeySpaceExhausted, match=r"has 9 keys, so there is none with the index 9"):
+    advice = "continue with keys of 3 characters, in a format that accepts these"
+    with pytest.raises(KeySpaceExhausted, match=f"has 9 keys, so there is none with the index 9; {advice}"):
         session.execute(insert(before), [{"name": "none"}])
     session.rollback()
     session.add(before(name="none"))
@@ -129,7 +259,7 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
     ids = stored(session, after)
 
     assert sorted(ids[:9]) == sorted("o_" + key for key in short.keys(0, 9))
-    assert sorted(ids[9:]) == sorted("o_" + key for key in CoprimeStep("abc", 3).keys(11, 3))
+    assert sorted(ids[9:]) == sorted("o_" + key for key in long.keys(11, 3))
     assert lookup.get_one(session, after, "o_" + short.key(4)).name == "short"
     assert lookup.get_one(session, after, ids[-1]).name == "long"
     assert lookup.get(session, before, ids[-1]) is None
@@ -138,106 +268,39 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
 def test_keyed_and_typed(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """A typed id with a keyed step: the texts are those of the secret, and come back as the type."""
     pytest.importorskip("ffx")
-    step = KeyedStep(BASE36, 8, SECRET, b"order")
-    typed: Any = type("CountedId", (TypedId,), {}, prefix="cpord", format=CoprimeKey(allocator, step))
+    format = CoprimeKey(allocator, KeyedStep(BASE36, 8, SECRET, b"order"))
+    typed: Any = type("CountedId", (TypedId,), {}, prefix="cpord", format=format)
     model = declare(typed)
     session.add_all([model() for _ in range(4)])
     session.commit()
     session.expire_all()
     ids = [row.public_id for row in session.scalars(select(model))]
 
-    assert sorted(ids) == sorted("cpord_" + step.key(index) for index in range(4))
+    assert sorted(ids) == sorted("cpord_" + key for key in format.step.keys(0, 4))
     assert {type(id) for id in ids} == {typed}
+    assert format.entropy_bits == pytest.approx(8 * math.log2(36))
+    assert repr(format.named()).endswith("length=8, tweak=b'order'))")
 
 
-def test_threads(allocator: BlockAllocator, declare: Callable[..., Any], engine: Engine) -> None:
-    """Threads that insert at the same time get ids of their own, and all of them."""
-    model = declare(CoprimeKey(allocator, STEP))
-    allocator.reserve(160)
-
-    def work() -> list[str]:
-        rows = [model() for _ in range(20)]
-        for at in range(0, 20, 5):
-            with Session(engine, expire_on_commit=False) as session:
-                session.add_all(rows[at : at + 5])
-                session.commit()
-        return [row.public_id for row in rows]
-
-    made = in_threads(8, work)
-
-    assert sorted(id for ids in made for id in ids) == sorted(STEP.keys(0, 160))
-    with Session(engine) as session:
-        assert sorted(stored(session, model)) == sorted(STEP.keys(0, 160))
-
-
-def test_rows_that_were_there_before(allocator: BlockAllocator, engine: Engine) -> None:
+@pytest.mark.backend
+def test_rows_that_were_there_before(allocator: BlockAllocator, new_people: Callable[..., People]) -> None:
     """A migration gives existing rows the next numbers, and takes 2000 for a batch; on SQLite, it has to have them."""
     format = CoprimeKey(allocator, STEP, prefix="ord")
     allocator.reserve(5_000)
-    with people(engine, rows=100, format=format, server_default="none") as table:
-        table.add()
-        table.check_complete(rows=100)
-        ids = table.ids()
+    table = new_people(100, format=format, server_default="none")
+    table.add()
+    table.check_complete(rows=100)
 
-    assert sorted(map(format.number, ids)) == list(range(100))
+    assert sorted(map(format.number, table.ids())) == list(range(100))
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_fork(allocator: BlockAllocator, tmp_path: Path) -> None:
+@ignore_fork_warning
+def test_fork(allocator: BlockAllocator) -> None:
     """A child does not go on with the numbers of its parent."""
     format = CoprimeKey(allocator, STEP)
     before = format.generate_many(10)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            (tmp_path / "ids").write_text("\n".join([format.generate(), *format.generate_many(19)]))
-            code = 0
-        finally:
-            os._exit(code)
+    of_child = in_child(lambda: [format.generate(), *format.generate_many(19)])
     after = format.generate_many(20)
-    assert os.waitpid(child, 0)[1] == 0
-    childs = (tmp_path / "ids").read_text().split()
 
-    assert len({*before, *after, *childs}) == 50
-    assert sorted(map(STEP.index, before + after)) == list(range(30))
-    assert min(map(STEP.index, childs)) >= 1000
-
-
-def test_core_table(allocator: BlockAllocator, engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """A plain table takes such ids as it takes any, and its metadata can be pickled: the copy knows the name."""
-    format = CoprimeKey(allocator, STEP)
-    metadata = MetaData()
-    public_id = Column("public_id", PublicIdType(format), default=format.generate, unique=True, nullable=False)
-    table = Table("counted_core", metadata, public_id)
-    create(metadata)
-    with engine.begin() as connection:
-        connection.execute(insert(table), [{}, {}])
-        found = set(connection.scalars(select(table.c.public_id)))
-    copied = pickle.loads(pickle.dumps(table.c.public_id.type))
-
-    assert found == set(STEP.keys(0, 2))
-    assert copied.id_format == format
-    assert copied.id_format.allocator == "order"
-
-
-def test_async(async_engine: AsyncEngine) -> None:
-    """With an AsyncSession, ids are leased inside the flush."""
-    allocator = BlockAllocator(async_engine, "order", block=1000, start=0, timeout=20)
-
-    class Base(DeclarativeBase):
-        metadata = MetaData()
-
-    class Row(PublicIdMixin, Base):
-        __tablename__ = "counted_async"
-        __public_id__ = CoprimeKey(allocator, STEP)
-
-    allocator.table.to_metadata(Base.metadata)
-
-    async def story() -> list[str]:
-        async with session_on(async_engine, Base.metadata) as session, allocator:
-            session.add_all([Row() for _ in range(3)])
-            await session.commit()
-            return list(await session.scalars(select(Row.public_id)))
-
-    assert sorted(asyncio.run(story())) == sorted(STEP.keys(0, 3))
+    assert list(map(STEP.index, before + after)) == list(range(30))
+    assert list(map(STEP.index, of_child)) == list(range(1000, 1020))

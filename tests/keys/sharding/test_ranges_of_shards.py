@@ -14,6 +14,7 @@ from sqlalchemy_public_id.keys.sharding import ShardRouter
 from sqlalchemy_public_id.keys.sharding.rules import bucket_of, jump
 
 SHARDS = ("a", "b", "c")
+ENGINE = create_engine("sqlite://")
 
 
 class ShardedBoxId(TypedId, prefix="shardbox"): ...
@@ -29,16 +30,12 @@ class ShardedBox(PublicIdMixin, Base):
 
 def routing(by: Any) -> ShardRouter:
     """A router of three shards with this rule."""
-    return ShardRouter(dict.fromkeys(SHARDS, create_engine("sqlite://")), by=by)
+    return ShardRouter(dict.fromkeys(SHARDS, ENGINE), by=by)
 
 
 @pytest.mark.parametrize(
     ("text", "buckets", "bucket"),
-    [
-        ("izkpm55j334u", 4, 0),
-        ("cus_izkpm55j334u", 1000, 936),
-        ("01jd9xq8w5e3b9x0000000000a", 16, 4),
-    ],
+    [("izkpm55j334u", 4, 0), ("cus_izkpm55j334u", 1000, 936), ("01jd9xq8w5e3b9x0000000000a", 16, 4)],
 )
 def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, bucket: int) -> None:
     """An id stays in its bucket in every later version: these were computed once."""
@@ -87,60 +84,35 @@ def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
     assert routing(by).shard_of_key(key) == shard
 
 
-@pytest.mark.parametrize(
-    ("by", "message"),
-    [
-        ("color", 'expected "hash"'),
-        ({"cus": "z"}, "'z' for 'cus', which is no shard; expected one of 'a', 'b', 'c'"),
-        ({"cus": "a", 10: "b"}, 'expected "hash"'),
-        (
-            {1 << 15: "a"},
-            "by is {32768: 'a'}; expected \"hash\", {prefix or typed id with one: shard}, {cluster id up to 32767: ",
-        ),
-        ({range(1, 10): "a", range(9, 20): "b"}, "overlap"),
-        (Ranges(shards=["a", "z"]), "by has 'z' for Range("),
-        ({range(5, 5): "a"}, "there are no keys from 5 up to 5"),
-        ({"": "a"}, "by is {'': 'a'}; expected"),
-        ({TypedId: "a"}, "TypedId'>: 'a'}; expected"),
-    ],
-)
-def test_a_rule_that_cannot_work_is_refused(by: Any, message: str) -> None:
-    """A mistake in ``by`` is told when the router is made."""
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"by": "color"}, 'expected "hash"'),
+    ({"by": {"cus": "z"}}, "'z' for 'cus', which is not a shard; expected one of 'a', 'b', 'c'"),
+    ({"by": {"cus": "a", 10: "b"}}, 'expected "hash"'),
+    (
+        {"by": {1 << 15: "a"}},
+        "by is {32768: 'a'}; expected \"hash\", {prefix or typed id with one: shard}, {cluster id up to 32767: ",
+    ),
+    ({"by": {range(1, 10): "a", range(9, 20): "b"}}, "overlap"),
+    ({"by": Ranges(shards=["a", "z"])}, "by has 'z' for Range("),
+    ({"by": {range(5, 5): "a"}}, "there are no keys from 5 up to 5"),
+    ({"by": {"": "a"}}, "by is {'': 'a'}; expected"),
+    ({"by": {TypedId: "a"}}, "TypedId'>: 'a'}; expected"),
+    ({"by": {"shardbox": "a", ShardedBoxId: "b"}}, "by is {'shardbox': 'a', "),  # one prefix, two shards
+    ({"shards": {}}, "shards is {}, expected a mapping of one name or more → Engine or AsyncEngine"),
+    ({"shards": ["sqlite://"]}, "shards is ['sqlite://'], expected"),
+    ({"shards": {"": ENGINE}}, "shards is {'': Engine("),
+    ({"shards": {"a": "sqlite://"}}, "shards is {'a': 'sqlite://'}, expected a mapping of one name or more"),
+    ({"place": "a"}, "place is 'a', expected a function that takes an object"),
+    ({"place": ShardedBoxId}, "expected a function of the object that returns a shard, or model → function"),
+    ({"place": {"customer": str}}, "place is {'customer': <class 'str'>}, expected a function"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_refused(options: dict[str, Any], message: str) -> None:
+    """A mistake in the rule, the shards or the place of new objects is told when the router is made."""
     with pytest.raises(ConfigurationError) as caught:
-        routing(by)
-
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("shards", "message"),
-    [
-        ({}, "shards is {}, expected text → Engine or AsyncEngine, for one database or more"),
-        (["sqlite://"], "shards is ['sqlite://'], expected"),
-        ({"": create_engine("sqlite://")}, "shards is {'': Engine("),
-        ({"a": "sqlite://"}, "shards is {'a': 'sqlite://'}, expected text → Engine or AsyncEngine"),
-    ],
-)
-def test_shards_are_engines_with_names(shards: Any, message: str) -> None:
-    """A router needs a shard, a text for its name, and its engine."""
-    with pytest.raises(ConfigurationError) as caught:
-        ShardRouter(shards)
-
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        ("a", "place is 'a', expected a function of the object"),
-        (ShardedBoxId, "expected a function of the object that returns a shard, or model → function"),
-        ({"customer": str}, "place is {'customer': <class 'str'>}, expected a function"),
-    ],
-)
-def test_a_place_is_a_function(place: Any, message: str) -> None:
-    """What says the place of new objects is a function, for all models or for some."""
-    with pytest.raises(ConfigurationError) as caught:
-        ShardRouter({"a": create_engine("sqlite://")}, place=place)
+        ShardRouter(**{"shards": dict.fromkeys(SHARDS, ENGINE), **options})
 
     assert message in str(caught.value)
 

@@ -259,7 +259,7 @@ class BlockAllocator:
 
     def _require_greenlet(self, advice: str) -> None:
         if self._lessor.is_async and not is_in_greenlet():
-            raise ConfigurationError(f"the engine is an AsyncEngine, whose answer has to be awaited: {advice}")
+            raise ConfigurationError(f"the engine is an AsyncEngine, which has to be awaited: {advice}")
 
     async def _awaited(self, function: Callable[..., T], *args: int) -> T:
         if not self._lessor.is_async:

@@ -157,7 +157,7 @@ class Lessor:
                 if first >= END:
                     raise KeySpaceExhausted(
                         f"the sequence {self.name!r} has issued its last key: its counter in {table.fullname} is at "
-                        f"{first}, and a BIGINT holds no more; begin another sequence"
+                        f"{first}, and a BIGINT holds no more; continue with another sequence"
                     )
                 numbers = range(first, min(first + count, END))
                 if counter is None:
@@ -205,8 +205,8 @@ class Lessor:
             return
         if not self._creates:
             raise ConfigurationError(
-                f"there is no table {self.table.fullname}: call allocator.create_table(), write create=True, or take "
-                f"allocator.table.to_metadata(Base.metadata) into your migrations"
+                f"there is no table {self.table.fullname}: call allocator.create_table(), write create=True, or add "
+                f"the table to your migrations with allocator.table.to_metadata(Base.metadata)"
             ) from error
         try:
             self.create_table()

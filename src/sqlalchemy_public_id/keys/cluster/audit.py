@@ -55,7 +55,7 @@ def cluster_problems(
         of_config = _of_config(connection, inspector, schema)
         if of_config is None:
             message = (
-                f"the keys of {name} are those of the cluster in {CONFIG}, which does not have one row with a "
+                f"the keys of {name} contain the cluster in {CONFIG}, which does not have one row with a "
                 f"number from 0 to {LAST_CLUSTER}, so every INSERT fails: INSERT INTO {CONFIG} (cluster) VALUES (10)"
             )
             return [KeyProblem(key, "cluster-unknown", "error", message, {"config": CONFIG})]
@@ -84,7 +84,7 @@ def problems_of(
     if largest is not None and largest > keys.last and dialect != "postgresql" and not by_function:
         message = (
             f"key {largest} is above the keys of {range_name}, and {dialect} counts on from the largest key: new keys "
-            f'will be outside of the range; use strategy="function" for tables with rows of others, except on SQLite'
+            f'will be outside of the range; except on SQLite, use strategy="function" for rows of several clusters'
         )
         yield KeyProblem(key, "key-counter-outside", "error", message, {**facts, "value": largest})
     # keys of other clusters come from a merge; cluster 0 makes keys only if it is this one
@@ -92,8 +92,8 @@ def problems_of(
     outside = connection.scalar(select(func.min(column_)).where(strange))
     if outside is not None:
         message = (
-            f"there are keys outside of {range_name}, such as {outside}, from before there were clusters, after a "
-            f"TRUNCATE, or of a merge: other databases may have the same keys"
+            f"there are keys outside of {range_name}, such as {outside}, from before the cluster was set, after a "
+            f"TRUNCATE, or from a merge: other databases may have these keys, too"
         )
         yield KeyProblem(key, "keys-outside", "warning", message, {**facts, "example": outside})
 

@@ -114,7 +114,7 @@ def cluster_key(
     """
     for option in ("autoincrement", "default", "insert_default", "nullable", "primary_key", "server_default"):
         if option in kwargs:
-            raise ConfigurationError(f"cluster_key() sets {option} itself: it is a primary key that the database makes")
+            raise ConfigurationError(f"cluster_key() sets {option} itself: the database generates this primary key")
     spec = ClusterSpec(name, cluster, key_range, strategy, enforce_range)
     kwargs["info"] = {**kwargs.get("info", {}), _INFO: spec}
     type_ = BigInteger().with_variant(Integer(), "sqlite")

@@ -79,7 +79,7 @@ class Config(_Statements):
         super().__init__(dialect, schema)
         if dialect.name == "sqlite":
             raise ConfigurationError(
-                "sqlite has no functions, so it cannot look up its cluster for each key; "
+                "SQLite has no stored functions, so it cannot look up its cluster for each key; "
                 'use strategy="identity", with the number of the cluster'
             )
         self.table: str = self._name(CONFIG)

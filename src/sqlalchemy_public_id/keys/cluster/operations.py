@@ -195,7 +195,7 @@ class SetClusterOp(_KeyOp):
             for found in problems_of(connection, self.table, self.schema, self.column, keys):
                 if found.problem in refused:
                     raise ConfigurationError(
-                        f"op.set_cluster({self.table!r}): {found.message}. Give these rows other keys; or pass "
+                        f"op.set_cluster({self.table!r}): {found.message}. Renumber these rows; or pass "
                         f"keep_outside=True if no other database has them, unless the counter would follow them"
                     )
         return [*counter.limit(keys), *counter.guard(keys if self.enforce_range else None)]

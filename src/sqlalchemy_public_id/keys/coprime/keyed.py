@@ -65,7 +65,7 @@ class KeyedStep(KeySpace):
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"FF1 refuses these settings: {error}; expected 1,000,000 keys or more, a tweak such as b'customer', "
-                f"and a secret of 16, 24 or 32 random bytes: make it once with secrets.token_bytes(16), and keep it "
+                f"and a secret of 16, 24 or 32 random bytes: generate it once with secrets.token_bytes(16); keep it "
                 f"where passwords are kept"
             ) from error
 

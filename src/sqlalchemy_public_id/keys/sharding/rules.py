@@ -69,7 +69,7 @@ def rules_of(by: object, shards: Sequence[str]) -> tuple[dict[Any, str], Ranges 
 def require_shard(shard: object, shards: Sequence[str], what: str) -> str:
     """Return *shard* if it is one of *shards*; *what* begins the error otherwise."""
     if not isinstance(shard, str) or shard not in shards:
-        raise ConfigurationError(f"{what}, which is no shard; expected one of {', '.join(map(repr, shards))}")
+        raise ConfigurationError(f"{what}, which is not a shard; expected one of {', '.join(map(repr, shards))}")
     return shard
 
 
@@ -80,7 +80,7 @@ def engines_of(shards: object) -> dict[str, Engine]:
     are_right = [name and isinstance(name, str) and isinstance(engine, Engine) for name, engine in engines.items()]
     if not engines or not all(are_right):
         raise ConfigurationError(
-            f"shards is {safe_repr(shards)}, expected text → Engine or AsyncEngine, for one database or more"
+            f"shards is {safe_repr(shards)}, expected a mapping of one name or more → Engine or AsyncEngine"
         )
     return engines
 
@@ -93,8 +93,8 @@ def choosers_of(place: object) -> Mapping[type[Any], ShardChooser]:
     for model, chooser in choosers.items():
         if not isinstance(model, type) or isinstance(chooser, type) or not callable(chooser):
             raise ConfigurationError(
-                f"place is {safe_repr(place)}, expected a function of the object that returns a shard, or "
-                f"model → function"
+                f"place is {safe_repr(place)}, expected a function that takes an object and returns a "
+                f"shard, or a mapping of model → function"
             )
     return dict(choosers)
 

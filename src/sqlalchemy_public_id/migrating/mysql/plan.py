@@ -312,7 +312,7 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
     connection, names, state = scene.table.connection, scene.table.names, scene.state
     drops = "drop" in scene.phases
     for index in connection.execute(_WIDER_INDEXES, names).scalars() if drops else ():
-        problem = f"the index {index} has other columns beside this one, and would keep only those"
+        problem = f"the index {index} also contains other columns, and would silently lose this one"
         yield Obstacle("dependants", problem, "drop it first")
     is_invisible = getattr(connection.dialect, "is_mariadb", False) and "INVISIBLE" in state.attributes
     if is_invisible and "contract" in scene.phases and scene.target.server_default == "drop":

@@ -81,8 +81,8 @@ class PostgreSQLPlan(Plan):
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
         adds_check = "contract" in scene.phases and self.online and scene.state.nullable and not scene.state.check
         if adds_check and table.is_check_taken:
-            problem = f"a constraint of {target.table} has the name of the CHECK that forbids NULL for a while"
-            remedy = f"give it another one: ALTER TABLE {self.table} RENAME CONSTRAINT {self._check} TO …"
+            problem = f"a constraint of {target.table} has the name of the migration's temporary CHECK against NULL"
+            remedy = f"rename it: ALTER TABLE {self.table} RENAME CONSTRAINT {self._check} TO …"
             yield Obstacle("name-taken", problem, remedy)
         if not scene.is_stable and self.online and any(step.lock is Lock.BUILD for _, step in scene.steps):
             problem = (

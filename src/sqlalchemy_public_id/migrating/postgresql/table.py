@@ -114,7 +114,7 @@ class PostgreSQLTable(LiveTable):
         table = self.target.table
         if row.is_partition:
             problem = f"{table} is a partition of {row.parent}, and has the columns of {row.parent} only"
-            return Obstacle("partition", problem, f"keep the ids in a table of their own that refers to {row.parent}")
+            return Obstacle("partition", problem, f"keep the ids in a separate table that refers to {row.parent}")
         if row.kind == "p":
             return self._partitioned()
         if row.inherits:
@@ -143,7 +143,7 @@ class PostgreSQLTable(LiveTable):
         if not self._may_skip():
             yield Obstacle(
                 "missing-right",
-                "the role may not set session_replication_role, which leaves out triggers",
+                "the role may not set session_replication_role, which skips triggers",
                 "run the migration as a superuser, or GRANT SET ON PARAMETER session_replication_role (PostgreSQL 15), "
                 'or pass update_triggers="fire"',
             )

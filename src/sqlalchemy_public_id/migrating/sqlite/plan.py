@@ -25,7 +25,7 @@ from sqlalchemy_public_id.migrating.sqlite.create_table import (
 )
 from sqlalchemy_public_id.migrating.sqlite.table import SQLiteTable, in_schema
 from sqlalchemy_public_id.migrating.state import State
-from sqlalchemy_public_id.migrating.steps import Runner, is_accepted, refused
+from sqlalchemy_public_id.migrating.steps import is_accepted, refused
 
 _SWITCH_OFF = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
 
@@ -130,11 +130,12 @@ class SQLitePlan(Plan):
             send(copy, "PRAGMA foreign_keys=OFF")  # which listeners of the application may switch on
             for sql in send(scene.table.connection, query).scalars():
                 is_accepted(copy, sql)
-            runner = Runner(SQLiteTable(copy, target))
+            table = SQLiteTable(copy, target)
             steps = SQLitePlan(target, copy.dialect).steps_of(scene.phases)
             for _, step in steps if inspect(copy).has_table(target.table) else ():
                 try:
-                    runner.run([step])
+                    for sql in step.statements(table.read_state()):
+                        send(copy, sql)
                 except DBAPIError as error:
                     yield refused(scene, step, error)
                     break

@@ -109,7 +109,7 @@ class SQLiteTable(LiveTable):
         if kind not in ("virtual", "shadow"):
             return None
         problem = f"{self.target.table} is a {kind} table, whose columns are those of a module of SQLite"
-        return Obstacle("virtual", problem, "keep the ids in a table of their own that refers to its rows")
+        return Obstacle("virtual", problem, "keep the ids in a separate table that refers to its rows")
 
     def _is_exact(self) -> bool:
         # the catalogs have no collation of a column, but a UNION compares by that of its first part

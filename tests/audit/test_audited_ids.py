@@ -1,0 +1,163 @@
+"""Ids that are malformed, by the format that an audit is told, that models have, or that most ids have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Uuid, insert, inspect
+from support.invoices import NAME, NewInvoices
+from support.marks import on
+from support.pasting import mend, paste
+
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, Uuid4, Uuid7, audit
+from sqlalchemy_public_id.audit import Finding
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.formats import URLSAFE64, Format
+from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.parse import parse
+from sqlalchemy_public_id.types import column_type
+
+pytestmark = pytest.mark.backend
+
+
+def found(engine: Engine, **options: Any) -> dict[str, Finding]:
+    """The findings on the one table, by problem."""
+    return {finding.problem: finding for finding in audit.run(engine, tables=[NAME], **options).findings}
+
+
+def test_malformed_ids(engine: Engine, new_invoices: NewInvoices) -> None:
+    """Ids that the format refuses are counted, and some of them shown."""
+    new_invoices(rows=["cus_izkpm55j334u", "cus_0a1b2c3d4e5f", "ord_izkpm55j334u", "cus_izkpm55j334"])
+
+    finding = found(engine, formats={NAME: NanoId(prefix="cus")})["malformed-ids"]
+
+    assert finding.severity == "error"
+    assert finding.facts["malformed"] == 2
+    assert set(finding.facts["examples"]) == {"ord_izkpm55j334u", "cus_izkpm55j334"}
+    assert "expected cus_ and 12 of 0-9 a-z" in finding.message
+    assert str(finding.remedy).startswith("__public_id__ = NanoId(prefix='cus').accepting(NanoId(")
+
+
+@pytest.mark.parametrize(
+    ("ids", "message", "remedy"),
+    [
+        (
+            [*NanoId(length=16).generate_many(3), *NanoId(prefix="cus").generate_many(5)],
+            "3 of 8 ids",
+            "__public_id__ = NanoId(prefix='cus').accepting(NanoId(length=16))",
+        ),
+        (
+            [*NanoId().generate_many(40), "__world__"],
+            "1 of 41 ids that were read are malformed: '__world__' (expected 12 of 0-9 a-z, a guess from the others)",
+            "__public_id__ = NanoId().accepting('__world__')",
+        ),
+        (["a b", "a  b"], "2 of 2 ids that were read are malformed: 'a b', 'a  b' (no format has such ids)", "None"),
+        (NanoId(length=16, alphabet=URLSAFE64).generate_many(200), "", ""),
+        (NanoId(length=16, alphabet="abcdefXYZ.~_-").generate_many(200), "", ""),
+    ],
+    ids=["two formats", "by hand", "no format", "separators", "odd separators"],
+)
+def test_ids_of_an_unknown_format(
+    engine: Engine, new_invoices: NewInvoices, ids: list[str], message: str, remedy: str
+) -> None:
+    """Where no format is known, it is that of most ids, whatever its alphabet; the remedy accepts the others, too."""
+    new_invoices(rows=ids)
+
+    finding = found(engine).get("malformed-ids")
+
+    assert ("" if finding is None else finding.message).startswith(message)
+    assert ("" if finding is None else str(finding.remedy)) == remedy
+    assert finding is None or finding.severity == "warning"
+
+
+# --- models
+
+
+def models(format: Format) -> MetaData:
+    """The models of a project with a naming convention."""
+    metadata = MetaData(naming_convention={"ix": "public_%(table_name)s"})
+    options = {"default": format.generate, "unique": True, "index": True}
+    key = Column("id", Integer, primary_key=True)
+    Table(NAME, metadata, key, Column("public_id", PublicIdType(format), **options))
+    return metadata
+
+
+def test_names_of_models(engine: Engine, new_invoices: NewInvoices) -> None:
+    """The index that a remedy builds has the name that the models give it, by their naming convention."""
+    new_invoices(index=False)
+
+    assert mend(engine, lambda: audit.run(engine, tables=[NAME], models=models(NanoId()))) == []
+    assert [index["name"] for index in inspect(engine).get_indexes(NAME)] == ["public_invoice"]
+
+
+@on("sqlite")
+def test_formats_of_models(engine: Engine, new_invoices: NewInvoices) -> None:
+    """The format of the ids is that of the model, unless ``formats=`` names another one."""
+    new_invoices()
+    declared = models(NanoId(length=16))
+
+    assert found(engine, models=declared).keys() == {"malformed-ids"}
+    assert found(engine, models=[MetaData(), declared]).keys() == {"malformed-ids"}
+    assert found(engine, models=declared, formats={NAME: NanoId()}) == {}
+
+
+# --- ids that are stored as numbers
+
+
+@pytest.mark.parametrize("format", [Uuid7(prefix="inv"), ObjectId(), Snowflake(machine_id=1)], ids=repr)
+def test_numbers(engine: Engine, new_invoices: NewInvoices, format: BitsFormat) -> None:
+    """Numbers are read as what the format writes; one that it does not make is malformed, and shown as text."""
+    wrong = {128: 7, 96: 8, 64: 2**62}[format.bits]
+    new_invoices(rows=format.generate_many(5), type=PublicIdType(format))
+    assert found(engine) == {}
+    assert found(engine, formats={NAME: format}) == {}
+
+    plain = Table(NAME, MetaData(), Column("id"), Column("public_id", column_type(format, traits_for(engine.dialect))))
+    with engine.begin() as connection:
+        value = traits_for(engine.dialect).to_native(wrong, format.bits)
+        connection.execute(insert(plain), {"id": 9, "public_id": value})
+
+    examples = [each.facts["examples"] for each in found(engine, formats={NAME: format}).values()]
+    assert examples == ([[format.from_int(wrong)]] if isinstance(format, Uuid7) else [])
+
+
+def test_numbers_of_an_unknown_format(engine: Engine, new_invoices: NewInvoices) -> None:
+    """Where no format is known, no number is malformed, and the remedies do not doubt the type of the column."""
+    new_invoices(rows=[10**at for at in range(1, 6)], type=BigInteger(), nullable=True)
+
+    findings = found(engine)
+
+    assert findings.keys() == {"nullable"}
+    assert getattr(findings["nullable"].remedy, "language", None) == ("sh" if engine.name == "sqlite" else "sql")
+
+
+@on("mysql", "mariadb")
+def test_remedy_for_numbers(engine: Engine, new_invoices: NewInvoices) -> None:
+    """The remedy for a column of numbers has its type, and can be pasted."""
+    formats = {NAME: Uuid7()}
+    new_invoices(rows=[], type=column_type(Uuid7(), traits_for(engine.dialect)), nullable=True)
+    finding = found(engine, formats=formats)["nullable"]
+
+    assert "binary(16) NOT NULL" in str(finding.remedy)
+    paste(engine, finding.remedy)
+    assert found(engine) == {}
+
+
+@on("sqlite")
+def test_proposed_format(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The format that is proposed for UUIDs that are stored as text accepts them."""
+    stored = UUID("7d444840-9dc0-41d1-b245-5ffdce74fad2")
+    id_column = Column("public_id", Uuid, unique=True, nullable=False)
+    document = Table(NAME, MetaData(), Column("id", Integer, primary_key=True), id_column)
+    create(document.metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(document).values(public_id=stored))
+
+    findings = found(engine, formats={NAME: Uuid4(encoding="hyphenated")})
+
+    assert "column-type" in findings  # it has text, and the format stores numbers
+    proposed = str(findings["malformed-ids"].remedy).removeprefix("__public_id__ = ")
+    assert parse(proposed).is_valid(stored.hex)

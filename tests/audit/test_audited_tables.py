@@ -1,0 +1,280 @@
+"""The tables that an audit reads: those of a schema, those that it cannot read, and how little it reads of each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, Inspector, create_engine, insert
+from sqlalchemy.exc import DBAPIError
+from support.attached import OTHER, attach
+from support.command import run
+from support.invoices import NAME, NewInvoices
+from support.marks import on
+from support.pasting import paste
+
+from sqlalchemy_public_id import ConfigurationError, NanoId, audit
+from sqlalchemy_public_id.audit.tables import AuditedTable
+from sqlalchemy_public_id.migrating.table import columns_of
+
+pytestmark = pytest.mark.backend
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"tables": ["invoces"]}, "there is no table 'invoces'; there are: invoice"),
+    ({"formats": {"invoces": NanoId()}}, "there is no table 'invoces'"),
+    ({"schema": "typo"}, "there is no schema 'typo'; there are: main"),
+    ({"sample": 0}, "sample is 0, expected 1 or more"),
+    ({"column": NanoId()}, r"column is NanoId\(\)"),
+    ({"formats": {NAME: "NanoId()"}}, r"NanoId\(\)"),
+]
+
+
+@on("sqlite")
+@pytest.mark.parametrize(("options", "error"), WRONG, ids=[f"{options}" for options, _ in WRONG])
+def test_arguments_that_cannot_be_used(
+    engine: Engine, new_invoices: NewInvoices, options: dict[str, Any], error: str
+) -> None:
+    """An argument that cannot be used, such as a table that is not there, is an error that says what to write."""
+    new_invoices()
+
+    with pytest.raises(ConfigurationError, match=error):
+        audit.run(engine, **options)
+
+
+@on("sqlite")
+def test_other_databases(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database whose catalogs nobody knows is refused in a sentence."""
+    monkeypatch.setattr(engine.dialect, "name", "elsewhere")
+
+    with pytest.raises(ConfigurationError, match=r"cannot audit elsewhere; expected one of mariadb, "):
+        audit.run(engine)
+
+
+def test_no_table_is_read_as_a_whole(engine: Engine, new_invoices: NewInvoices, statements: list[str]) -> None:
+    """Each statement that reads rows stops after the size of the sample."""
+    new_invoices(rows=[*NanoId().generate_many(10), None], nullable=True)
+    statements.clear()
+
+    audit.run(engine, tables=[NAME], sample=4)
+
+    reading = [statement for statement in statements if f"FROM {NAME}" in statement]
+    assert reading
+    assert all(re.search(r"LIMIT|max\(|WHERE 0", statement, re.IGNORECASE) for statement in reading)
+
+
+def test_open_transaction(engine: Engine, new_invoices: NewInvoices) -> None:
+    """A transaction that is open on the given connection stays open, with what it has done."""
+    table = new_invoices(rows=[])
+    with engine.connect() as connection:
+        connection.execute(insert(table), {"id": 1, "public_id": "malformed"})
+
+        report = audit.run(connection, tables=[NAME], formats={NAME: NanoId()})
+
+        assert connection.in_transaction()
+        assert "malformed-ids" in {finding.problem for finding in report.findings}
+        connection.rollback()
+
+
+# --- schemas
+
+
+@pytest.fixture(name="other_schema")
+def _other_schema(engine: Engine, tmp_path: Path) -> Iterator[tuple[Connection, str]]:
+    """A connection to a database that has a second schema with a table in it."""
+    schema, bytewise = OTHER, ""
+    if engine.name in {"mysql", "mariadb"}:
+        schema, bytewise = f"{engine.url.database}_other", "CHARACTER SET ascii COLLATE ascii_bin"
+    if engine.name == "sqlite":
+        attach(engine, tmp_path / "other.db")
+    with engine.connect() as connection:
+        if engine.name != "sqlite":
+            connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+        connection.exec_driver_sql(
+            f"CREATE TABLE {schema}.{NAME} (id bigint PRIMARY KEY, public_id varchar(16) {bytewise} NOT NULL)"
+        )
+        connection.exec_driver_sql(f"INSERT INTO {schema}.{NAME} VALUES (1, 'izkpm55j334u')")
+        connection.commit()
+        yield connection, schema
+        connection.rollback()
+        if engine.name != "sqlite":
+            connection.exec_driver_sql(f"DROP SCHEMA {schema}{' CASCADE' if engine.name == 'postgresql' else ''}")
+            connection.commit()
+
+
+def test_another_schema(other_schema: tuple[Connection, str]) -> None:
+    """Another schema is looked at on request, and named in the report and in the remedy, which builds the index."""
+    connection, schema = other_schema
+
+    report = audit.run(connection, schema=schema)
+    [finding] = [finding for finding in report.findings if finding.problem == "unique-missing"]
+
+    assert [(table.name, table.sampled) for table in report.tables] == [(f"{schema}.{NAME}", 1)]
+    assert schema in str(finding.remedy)
+    assert not connection.in_transaction()
+    if connection.dialect.name != "sqlite":  # where the remedy is a command, for which nobody has attached the file
+        paste(connection.engine, finding.remedy)
+        assert "unique-missing" not in {one.problem for one in audit.run(connection, schema=schema).findings}
+
+
+@on("postgresql")
+def test_invalid_index(other_schema: tuple[Connection, str]) -> None:
+    """What a failed CREATE INDEX CONCURRENTLY leaves is found; its remedy replaces it, in its schema."""
+    connection, schema = other_schema
+    with connection.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as own:
+        own.exec_driver_sql(f"INSERT INTO {schema}.{NAME} VALUES (2, 'izkpm55j334u')")
+        with pytest.raises(DBAPIError):
+            own.exec_driver_sql(f"CREATE UNIQUE INDEX CONCURRENTLY half ON {schema}.{NAME} (public_id)")
+        own.exec_driver_sql(f"DELETE FROM {schema}.{NAME} WHERE id = 2")
+        findings = {one.problem: one for one in audit.run(own, schema=schema).findings}
+        paste(own.engine, findings["index-invalid"].remedy)
+
+        left = {one.problem for one in audit.run(own, schema=schema).findings}
+
+    assert findings["index-invalid"].facts["index"] == "half"
+    assert not {"index-invalid", "unique-missing"} & left
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_own_schemas_of_the_database(engine: Engine) -> None:
+    """A schema of the database itself exists."""
+    audit.run(engine, schema="pg_catalog" if engine.name == "postgresql" else "information_schema", tables=[])
+
+
+# --- tables that cannot be read
+
+
+@pytest.fixture(name="reader")
+def _reader(engine: Engine, new_invoices: NewInvoices) -> Iterator[Connection]:
+    """A connection to a database with a faultless table, and with a table "hidden" that it cannot read."""
+    new_invoices()
+    if engine.name == "sqlite":
+
+        def write_schema(statement: str) -> None:
+            with engine.begin() as connection:
+                connection.exec_driver_sql("PRAGMA writable_schema = ON")
+                connection.exec_driver_sql(statement)
+
+        virtual = "'CREATE VIRTUAL TABLE hidden USING nosuch(x)'"
+        write_schema(f"INSERT INTO sqlite_master VALUES ('table', 'hidden', 'hidden', 0, {virtual})")
+        with engine.connect() as connection:
+            yield connection
+        write_schema("DELETE FROM sqlite_master WHERE name = 'hidden'")
+        engine.dispose()
+        return
+    new_invoices(name="hidden")
+    name = f"reader_{os.getpid()}"
+    user = name if engine.name == "postgresql" else f"{name}@'%%'"
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as admin:
+        admin.exec_driver_sql(f"CREATE ROLE {user} LOGIN" if user == name else f"CREATE USER {user}")
+        admin.exec_driver_sql(f"GRANT SELECT ON {NAME} TO {user}")
+        admin.exec_driver_sql(f"GRANT INSERT ON hidden TO {user}")
+        own = create_engine(engine.url.set(username=name, password=None))
+        try:
+            with own.connect() as connection:
+                yield connection
+        finally:
+            own.dispose()
+            if user == name:
+                admin.exec_driver_sql(f"DROP OWNED BY {user}")
+            admin.exec_driver_sql(f"DROP {'ROLE' if user == name else 'USER'} {user}")
+
+
+def test_tables_that_cannot_be_read(reader: Connection) -> None:
+    """A table that cannot be read is a finding, and the others are checked; ``public-id audit`` warns of it."""
+    report = audit.run(reader)
+
+    [finding] = report.findings
+    assert (finding.table, finding.problem, finding.severity) == ("hidden", "table-unreadable", "warning")
+    assert finding.facts["error"] in finding.message
+    assert "\n" not in finding.message
+    tables = {table.name: table for table in report.tables}
+    assert (tables[NAME].readable, tables[NAME].sampled, tables["hidden"].readable) == (True, 3, False)
+    if reader.dialect.name == "sqlite":
+        result = run("audit", reader.engine.url)
+        assert result.exit_code == 1
+        assert result.stdout.splitlines()[:3] == [
+            "hidden",
+            "  warning  table-unreadable  the table cannot be read, and was not checked: no such module: nosuch",
+            f"{NAME}: 3 ids (12 of 0-9 a-z); nothing is wrong",
+        ]
+
+
+@on("postgresql")
+def test_tables_that_cannot_be_read_and_transactions(reader: Connection, engine: Engine) -> None:
+    """A table that cannot be read leaves the caller's transaction as it was; without public ids, it is a remark."""
+    with reader.begin():
+        reader.exec_driver_sql("SET LOCAL public_id.marker = 'kept'")
+        audit.run(reader)
+        assert reader.exec_driver_sql("SHOW public_id.marker").scalar() == "kept"
+
+    reader = reader.execution_options(isolation_level="AUTOCOMMIT")
+    assert [finding.severity for finding in audit.run(reader).findings] == ["warning"]
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE hidden DROP COLUMN public_id")
+    assert [finding.severity for finding in audit.run(reader).findings] == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("database", "moment"),
+    [
+        ("sqlite", "listed"),
+        ("postgresql", "listed"),
+        ("mysql", "listed"),
+        ("mariadb", "listed"),
+        ("postgresql", "read"),
+    ],
+    indirect=["database"],
+)
+def test_table_that_is_dropped_meanwhile(
+    engine: Engine, new_invoices: NewInvoices, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """A table that is dropped after it was listed, or its columns were read, is a finding; the others are checked."""
+    new_invoices()
+
+    def drop() -> None:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP TABLE gone")
+
+    def listed(inspector: Inspector, schema: str | None = None) -> list[str]:
+        drop()
+        return ["gone", NAME]
+
+    def read(inspector: Inspector, table: str, schema: str | None) -> Any:
+        columns = columns_of(inspector, table, schema)
+        if table == "gone":
+            drop()
+        return columns
+
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE gone (id integer PRIMARY KEY, public_id varchar(12))")
+    if moment == "listed":
+        monkeypatch.setattr(Inspector, "get_table_names", listed)
+    else:
+        monkeypatch.setattr("sqlalchemy_public_id.audit.tables.columns_of", read)
+
+    report = audit.run(engine)
+
+    [finding] = report.findings
+    assert (finding.table, finding.problem) == ("gone", "table-unreadable")
+    assert "it is gone" in finding.message
+    assert [table.sampled for table in report.tables] == [0, 3]
+
+
+@on("sqlite")
+def test_a_lost_connection_ends_the_audit(
+    engine: Engine, new_invoices: NewInvoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is lost is an error, and no table is blamed."""
+    new_invoices()
+
+    def lose(table: AuditedTable) -> None:
+        raise DBAPIError("SELECT 1", None, Exception("server closed the connection"), connection_invalidated=True)
+
+    monkeypatch.setattr(AuditedTable, "values", property(lose))
+
+    with pytest.raises(DBAPIError, match="server closed the connection"):
+        audit.run(engine, tables=[NAME])

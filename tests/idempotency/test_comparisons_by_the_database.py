@@ -1,0 +1,108 @@
+"""How ``insert_once()`` lets the database compare values: casts, time zones, serializers, and how often it asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, MetaData, event, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+from support.forms import FIRST, Base, Form, is_repetition
+from support.marks import on
+from support.purchases import differing
+from support.stories import tell
+
+from conftest import Statements
+from sqlalchemy_public_id import IdempotencyConflict
+from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once
+from sqlalchemy_public_id.idempotency import insert_once
+
+pytestmark = pytest.mark.backend
+
+NOON = datetime(2024, 5, 17, 12)
+UTC, EAST = timezone.utc, timezone(timedelta(hours=9))
+
+
+@pytest.fixture
+def db(create: Callable[[MetaData], None], session: Session) -> Session:
+    create(Base.metadata)
+    return session
+
+
+@on("mysql", "mariadb")
+def test_cast_that_is_refused(db: Session, statements: Statements) -> None:
+    """Where the database cannot be asked, Python decides, for this value alone, and the transaction goes on."""
+    assert is_repetition(db, "unsigned", Decimal("9.99"), Decimal("9.99"))
+    assert not is_repetition(db, "unsigned", Decimal("9.99"), Decimal("9.98"))
+    assert [each for each in statements if "UNSIGNED)" in each]
+    form = {"public_id": "8w0tnq3c5yzd", "price": Decimal("9.994999")}
+    insert_once(db, Form(unsigned=Decimal("9.99"), **form))
+    assert differing(db, Form(unsigned=Decimal("9.98"), **form)) == ("unsigned",)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("value", [NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=EAST), NOON])
+@on("postgresql")
+def test_time_zones(db: Session, engine: Engine, zone: str, value: datetime) -> None:
+    """PostgreSQL converts between times with and without a zone by the zone of the session; so does the comparison."""
+
+    @event.listens_for(engine, "begin")
+    def _(connection: Any) -> None:
+        connection.execute(text(f"SET LOCAL TIME ZONE '{zone}'"))
+
+    for attribute in ("at", "at_zone", "day"):
+        assert is_repetition(db, attribute, value, value)
+        assert not is_repetition(db, attribute, value, value + timedelta(days=1))
+
+
+@on("sqlite", "mysql", "mariadb")
+def test_time_zones_that_are_dropped(db: Session) -> None:
+    """Elsewhere the zone is dropped, and the time on the clock counts."""
+    for attribute in ("at", "at_zone"):
+        assert is_repetition(db, attribute, NOON.replace(tzinfo=EAST), NOON.replace(tzinfo=EAST))
+        assert not is_repetition(db, attribute, NOON.replace(tzinfo=EAST), NOON.replace(tzinfo=EAST, hour=13))
+
+
+def test_serializer_of_the_engine(engine: Engine, create: Callable[[MetaData], None], new_engine: Any) -> None:
+    """JSON is made as the engine makes it, of what the standard library cannot serialize, too."""
+    create(Base.metadata)
+    own = new_engine(engine.name, engine.url, json_serializer=lambda value: json.dumps(value, default=str))
+    with Session(own) as session:
+        assert is_repetition(session, "data", {"on": date(2024, 1, 1)}, {"on": date(2024, 1, 1)})
+        assert is_repetition(session, "data", {"on": date(2024, 1, 1)}, {"on": "2024-01-01"})
+        assert not is_repetition(session, "data", {"on": date(2024, 1, 1)}, {"on": date(2024, 1, 2)})
+
+
+def test_async(async_engine: AsyncEngine) -> None:
+    """Asynchronous drivers are asked as well."""
+    values = {"number": 5, "price": Decimal("9.994999"), "folded": "Ada", "at": datetime(2024, 5, 17, 12, 0, 0, 600000)}
+
+    async def story(session: AsyncSession) -> None:
+        assert (await async_once(session, Form(public_id=FIRST, **values)))[1] is True
+        await session.commit()
+        assert (await async_once(session, Form(public_id=FIRST, **values)))[1] is False
+        again = Form(public_id=FIRST, **values | {"number": 6, "price": Decimal(6)})
+        with pytest.raises(IdempotencyConflict) as caught:
+            await async_once(session, again)
+        assert caught.value.differing == ("number", "price")
+        assert (await async_once(session, again, compare=["folded"]))[1] is False
+
+    tell(async_engine, Base.metadata, story)
+
+
+def test_the_database_is_asked_once(db: Session, statements: Statements) -> None:
+    """However many values have changed, one SELECT compares them, and only then there is one."""
+    values = {"folded": "ADA", "price": Decimal("9.994999"), "small": 3}
+    insert_once(db, Form(public_id=FIRST, **values))
+    db.commit()
+    for given, asked in ((values, 1), ({"small": 3}, 0)):
+        statements.clear()
+        assert insert_once(db, Form(public_id=FIRST, **given))[1] is False
+        assert len([statement for statement in statements if "value_0" in statement]) == asked
+
+    assert differing(db, Form(public_id=FIRST, **values | {"folded": "eve", "small": 4})) == ("small", "folded")

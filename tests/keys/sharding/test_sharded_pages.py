@@ -1,0 +1,68 @@
+"""Pages over several databases."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.ext.horizontal_shard import ShardedSession
+from support.sharded import IDS, Account, Note, Shards, Word, stored
+
+from sqlalchemy_public_id import ConfigurationError, lookup
+from sqlalchemy_public_id.keys import ShardRouter
+
+
+@pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
+@pytest.mark.parametrize("limit", [1, 5, 20])
+def test_pages_go_through_all_shards(limit: int, newest_first: bool, db: ShardedSession) -> None:
+    """Forwards and back again, each row comes once, in the order of key and public id, though keys are repeated."""
+    accounts = stored(db)
+    expected = sorted(accounts, key=lambda each: (each.id, each.public_id), reverse=newest_first)
+    assert len({each.id for each in accounts}) < 12
+    page = lookup.page(db, Account, limit=limit, newest_first=newest_first)
+    forth = [*page]
+    while page.next is not None:
+        assert len(page) == limit
+        page = lookup.page(db, Account, limit=limit, after=page.next, newest_first=newest_first)
+        forth += page
+    back: list[Account] = []
+    before: str | None = forth[-1].public_id
+    while before is not None:
+        page = lookup.page(db, Account, limit=limit, before=before, newest_first=newest_first)
+        back[:0] = page
+        before = page.previous
+
+    assert forth == expected
+    assert back == expected[:-1]
+
+
+def test_a_page_asks_each_shard_once(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
+    """A page is one statement for each shard; a cursor is one more, to the shard that has its row."""
+    stored(db)
+
+    assert shards.asked(lambda: lookup.page(db, Account, limit=5)) == list("abcd")
+    cursor = str(router.shard_of_id(Account, IDS[3]))
+    assert shards.asked(lambda: lookup.page(db, Account, limit=2, after=IDS[3])) == sorted([*"abcd", cursor])
+
+
+def test_keys_without_a_common_order_cannot_be_paged(db: ShardedSession) -> None:
+    """Databases sort texts each in their own way, so a page over several of them is refused."""
+    with pytest.raises(ConfigurationError, match="not an integer"):
+        lookup.page(db, Word, limit=5)
+
+
+@pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_pages_over_a_join(limit: int, newest_first: bool, router: ShardRouter, db: ShardedSession) -> None:
+    """A join that repeats the rows of one shard fills its part of a page; rows behind them are not skipped."""
+    accounts = stored(db)
+    for account in accounts:
+        account.notes = [Note() for _ in range(3 if router.shard_of(account) == "a" else 1)]
+    db.commit()
+    joined = select(Account).join(Account.notes)
+    page = lookup.page(db, joined, limit=limit, newest_first=newest_first)
+    seen = [*page]
+    while page.next is not None:
+        page = lookup.page(db, joined, limit=limit, after=page.next, newest_first=newest_first)
+        seen += page
+
+    assert seen == sorted(accounts, key=lambda each: (each.id, each.public_id), reverse=newest_first)

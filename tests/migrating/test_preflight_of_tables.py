@@ -1,0 +1,353 @@
+"""Kinds of tables, rights and dependants that stand in the way of a migration, before it has changed anything."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.exc import SAWarning
+from support import command
+from support.marks import on
+from support.people import People, send
+from support.refusals import refused
+
+from sqlalchemy_public_id.errors import DryRun, MigrationRefused
+
+pytestmark = pytest.mark.backend
+
+ROLE = f"public_id_reader_{os.getpid()}"
+
+
+# --- the table
+
+
+@on("mysql", "mariadb")
+def test_no_key(new_people: Callable[..., People]) -> None:
+    """A table whose rows no key tells apart is refused while they have to be filled, and accepted when it is empty."""
+    people = new_people()
+    people.execute("DROP TABLE person")
+    people.execute("CREATE TABLE person (id integer, name varchar(50))")
+    people.run("expand_public_id")
+    people.add()
+    people.execute("DROP TABLE person")
+    people.execute("CREATE TABLE person (id integer UNIQUE, name varchar(50))")
+    people.execute("INSERT INTO person (id) VALUES (1)")
+
+    assert "no-key" in refused(people)
+
+
+# --- rights and kinds of tables on PostgreSQL
+
+
+@pytest.fixture
+def role(engine: Engine) -> Iterator[Engine]:
+    """An engine of a role without any right but that to connect."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        send(connection, f"DROP ROLE IF EXISTS {ROLE}")
+        send(connection, f"CREATE ROLE {ROLE} LOGIN")
+        send(connection, f"GRANT USAGE ON SCHEMA public TO {ROLE}")
+        made = create_engine(engine.url.set(username=ROLE))
+        yield made
+        made.dispose()
+        send(connection, f"DROP OWNED BY {ROLE} CASCADE")
+        send(connection, f"DROP ROLE {ROLE}")
+
+
+def as_role(people: People, role: Engine) -> People:
+    return People(role, **people.options)
+
+
+@on("postgresql")
+def test_rights(new_people: Callable[..., People], role: Engine) -> None:
+    """Rights that the role lacks are all reported, each with what to do."""
+    people = new_people()
+    people.execute(f"GRANT SELECT ON person TO {ROLE}")
+    people.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    found = []
+    with pytest.raises(MigrationRefused) as caught:
+        as_role(people, role).add()
+    found = [str(obstacle) for obstacle in caught.value.obstacles]
+
+    assert [obstacle.code for obstacle in caught.value.obstacles] == ["missing-right"] * 3
+    assert "as postgres, or as a member of that role" in found[0]
+    assert f"GRANT CREATE ON SCHEMA public TO {ROLE}" in found[1]
+    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
+    people.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}")
+    as_role(people, role).add()
+    people.check_complete(3)
+
+
+@on("postgresql")
+def test_row_level_security(new_people: Callable[..., People], role: Engine) -> None:
+    """Rows that row-level security hides would get no id: refused, and old programs go on."""
+    people = new_people()
+    people.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}")
+    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
+    people.execute("ALTER TABLE person ENABLE ROW LEVEL SECURITY")
+    people.execute("ALTER TABLE person FORCE ROW LEVEL SECURITY")
+    people.execute("CREATE POLICY few ON person USING (id < 2) WITH CHECK (true)")
+
+    assert "BYPASSRLS" in refused(as_role(people, role), reader=people.engine)["row-level-security"]
+    people.execute("UPDATE person SET name = 'Ada' WHERE id = 3")
+    people.execute("ALTER TABLE person NO FORCE ROW LEVEL SECURITY")
+    as_role(people, role).add()
+    people.check_complete(3)
+
+
+@on("postgresql")
+@pytest.mark.parametrize(
+    "unidentified",
+    ["ALTER TABLE person REPLICA IDENTITY NOTHING", "ALTER TABLE person DROP CONSTRAINT person_pkey"],
+    ids=["no identity", "no key"],
+)
+def test_published_table(new_people: Callable[..., People], unidentified: str) -> None:
+    """A published table whose updates PostgreSQL refuses is refused, and accepted after its remedy."""
+    people = new_people()
+    people.execute(unidentified)
+    people.execute("CREATE PUBLICATION all_people FOR TABLE person")
+    try:
+        remedy = refused(people)["replica-identity"]
+        people.execute(remedy[remedy.index("ALTER TABLE") :])
+        people.add()
+    finally:
+        people.execute("DROP PUBLICATION all_people")
+    people.check_complete(3)
+
+
+# --- kinds of tables on MySQL and MariaDB
+
+LOCKED = {
+    "FULLTEXT": (", note text, FULLTEXT (note)", "", "there is a FULLTEXT index"),
+    "SPATIAL": (", place point NOT NULL DEFAULT (point(1, 1)), SPATIAL INDEX (place)", "", "there is a SPATIAL index"),
+    "indexed virtual column": (", v int AS (length(name)) VIRTUAL, INDEX (v)", "", "the column v is generated"),
+    "stored column": (", v int AS (length(name)) STORED", "", "the column v is generated"),
+}
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("kind", [*LOCKED, pytest.param("MyISAM", marks=pytest.mark.slow)])  # each row is synced
+def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine: Engine, kind: str) -> None:
+    """A table that the server changes only while writers wait is refused with the cause, and changed on request."""
+    more, after, cause = LOCKED.get(kind, ("", "ENGINE=MyISAM", "the engine is MyISAM"))
+    if kind == "SPATIAL" and engine.name == "mysql":
+        more = more.replace("NOT NULL DEFAULT", "NOT NULL SRID 0 DEFAULT")
+    people = new_people(more=more, after=after)
+    if engine.name == "mysql" and "column" in kind:
+        people.add()  # beside writers
+        people.check_complete(3)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)  # the type of a place
+        assert cause in refused(people)["needs-lock"]
+
+        people.add(allow_lock=True)
+        people.check_complete(3)
+        assert cause in refused(people, "drop_public_id")["needs-lock"]
+        people.run("drop_public_id", allow_lock=True)
+        people.check_gone()
+
+
+@on("mysql", "mariadb")
+def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: Engine) -> None:
+    """If writers may wait, MySQL copies the table, because its rebuild in place can lose rows. The plan tells it."""
+    people = new_people()
+    with pytest.raises(DryRun) as plan:
+        people.add(allow_lock=True, dry_run=True)
+    rebuild = next(step for step in plan.value.report.steps if "forbid NULL" in step.name)
+    assert rebuild.statements[0].endswith(", ALGORITHM=COPY") == (engine.name == "mysql")
+    assert rebuild.lock == "writers may wait until it ends"
+
+    people.add(allow_lock=True)
+    people.check_complete(3)
+    people.run("loosen_public_id", allow_lock=True)
+    assert people.state().nullable
+
+
+@on("mariadb")
+@pytest.mark.parametrize("history", ["without history", "with history"])
+def test_system_versioned_table(new_people: Callable[..., People], history: str) -> None:
+    """A system-versioned table gets its ids, and the backfill adds no version of a row to its history."""
+    people = new_people(after="WITH SYSTEM VERSIONING")
+    if history == "with history":
+        people.execute("UPDATE person SET name = 'Ada' WHERE id = 1")
+        assert "earlier versions of its rows get the empty string" in refused(people)["needs-lock"]
+        people.options["allow_lock"] = True
+    people.add()
+
+    people.check_complete(3)
+    with people.engine.connect() as connection:
+        versions = send(connection, "SELECT count(*) FROM person FOR SYSTEM_TIME ALL").scalar()
+    assert versions == (4 if history == "with history" else 3)
+    people.run("drop_public_id")
+    people.check_gone()
+
+
+@on("mysql", "mariadb")
+def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
+    """Privileges that the user lacks are reported together, with the GRANT."""
+    people = new_people()
+    user = f"'{ROLE}'@'%'"
+    people.execute(f"CREATE USER {user}")
+    limited = create_engine(engine.url.set(username=ROLE, password=None))
+    try:
+        people.execute(f"GRANT SELECT, ALTER ON person TO {user}")
+        found = refused(People(limited), reader=engine)["missing-right"]
+        assert f"GRANT CREATE, INSERT, UPDATE ON person TO {user}" in found
+        people.execute(f"GRANT CREATE, INSERT, UPDATE ON person TO {user}")
+        People(limited).add()
+    finally:
+        limited.dispose()
+        people.execute(f"DROP USER {user}")
+    people.check_complete(3)
+
+
+# --- what a table cannot have
+
+KEYS = ", ".join(f"KEY of_name_{number} (name)" for number in range(63))
+"""With the primary key, as many as a table can have."""
+
+
+@on("mysql", "mariadb")
+def test_table_with_all_indexes(new_people: Callable[..., People]) -> None:
+    """A table that cannot have one more index is refused before it gets the column."""
+    assert "refused" in refused(new_people(more=f", {KEYS}"))
+
+
+@on("postgresql")
+def test_table_with_all_columns_of_postgresql(new_people: Callable[..., People]) -> None:
+    """A table that had so many columns that it cannot have one more is refused; those that are gone count as well."""
+    people = new_people(more="".join(f", c{number} boolean" for number in range(1598)))
+    people.execute("ALTER TABLE person DROP COLUMN c7")
+
+    assert "has had 1600 columns" in refused(people)["too-many-columns"]
+
+
+@on("postgresql")
+def test_table_of_a_type(table: People) -> None:
+    """A table that has the columns of its type is refused."""
+    table.drop()
+    table.execute('CREATE TYPE "Human" AS (id int, name text)')
+    table.execute('CREATE TABLE person OF "Human" (PRIMARY KEY (id))')
+    try:
+        assert "ALTER TABLE person NOT OF" in refused(table)["typed"]
+    finally:
+        table.execute('DROP TYPE "Human" CASCADE')
+
+
+@on("sqlite")
+@pytest.mark.parametrize("name", ["note", "note_data"])
+def test_table_of_a_module(table: People, name: str) -> None:
+    """A virtual table and the tables in which its module keeps the rows are refused, also without rows."""
+    table.execute("CREATE VIRTUAL TABLE note USING fts5 (body)")
+
+    with pytest.raises(MigrationRefused, match="of a module of SQLite"):
+        People(table.engine, name).add()
+    assert command.run("plan", table.engine.url, name).exit_code == 1
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_collation_that_is_not_there(new_people: Callable[..., People]) -> None:
+    """A collation that the database does not know is refused before the column is added."""
+    people = new_people(1, more=", public_id varchar(12)")
+
+    assert "no_such" in str(refused(people, collation="no_such"))
+
+
+# --- dependants of the column
+
+CREATE_TRIGGER = """
+CREATE FUNCTION pass_on() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+CREATE TRIGGER shown BEFORE INSERT ON person FOR EACH ROW WHEN (NEW.public_id = 'x') EXECUTE FUNCTION pass_on()
+"""
+
+
+@pytest.fixture
+def dependants(table: People) -> Iterator[People]:
+    """A table of people on which something will depend that goes with it."""
+    yield table
+    if table.engine.name == "postgresql":
+        table.execute("DROP TABLE person CASCADE")
+        table.execute("DROP FUNCTION IF EXISTS pass_on")
+
+
+@on("postgresql")
+@pytest.mark.parametrize(
+    ("more", "dependant"),
+    [
+        ("", "CREATE VIEW shown AS SELECT id, public_id FROM person"),
+        ("", "CREATE POLICY shown ON person USING (public_id <> 'izkpm55j334u')"),
+        ("", "CREATE RULE shown AS ON INSERT TO person WHERE NEW.public_id = 'x' DO INSTEAD NOTHING"),
+        ("", CREATE_TRIGGER),
+        (", shown text GENERATED ALWAYS AS (upper(public_id)) STORED", "SELECT"),
+    ],
+    ids=["view", "policy", "rule", "trigger", "generated column"],
+)
+def test_dependants_of_the_type(dependants: People, more: str, dependant: str) -> None:
+    """A column whose collation has to change, and on which something depends, is refused before its rows get ids."""
+    dependants.create(2, more=f", public_id varchar(12){more}")
+    dependants.execute(dependant)
+
+    assert "dependants" in refused(dependants, collation="bytes")
+    dependants.add()
+    assert dependants.state().complete
+
+
+@on("postgresql")
+def test_dependants_of_column_and_index(dependants: People) -> None:
+    """A column that a view or a foreign key needs is neither loosened nor half dropped."""
+    dependants.add()
+    dependants.execute("CREATE VIEW shown AS SELECT public_id FROM person")
+    dependants.execute("CREATE TABLE visit (of varchar(12) REFERENCES person (public_id))")
+    try:
+        of_loosen = refused(dependants, "loosen_public_id")["dependants"]
+        of_drop = refused(dependants, "drop_public_id")["dependants"]
+    finally:
+        dependants.execute("DROP VIEW shown")
+        dependants.execute("DROP TABLE visit")
+
+    assert "needs the unique index of the column" in of_loosen
+    assert "view shown" in of_drop
+    assert "visit_of_fkey" in of_drop
+    dependants.run("drop_public_id")
+    assert dependants.columns() == ["id", "name"]
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        ("contract_public_id", "needs the type of the column"),
+        ("loosen_public_id", "needs the unique index"),
+        ("drop_public_id", "needs the column"),
+    ],
+)
+def test_foreign_keys_to_the_column(table: People, operation: str, words: str) -> None:
+    """A foreign key that refers to the column, which refuses an ALTER of it, is named before the first one."""
+    charset = "latin1" if operation == "contract_public_id" else "ascii COLLATE ascii_bin"
+    column = f"varchar(12) CHARACTER SET {charset}"
+    table.create(0, more=f", public_id {column} NOT NULL, UNIQUE INDEX uq_person_public_id (public_id)")
+    table.execute(
+        f"CREATE TABLE visit (visitor {column}, CONSTRAINT visited FOREIGN KEY (visitor) REFERENCES person (public_id))"
+    )
+    try:
+        found = refused(table, operation, collation="bytes")["dependants"]
+    finally:
+        table.execute("DROP TABLE visit")
+
+    assert f"the foreign key visited of visit {words}" in found
+
+
+@on("mysql", "mariadb")
+def test_foreign_key_that_sets_the_column_to_null(table: People) -> None:
+    """A column that a foreign key of its own sets to NULL is refused before its rows get ids."""
+    column = "public_id varchar(12) CHARACTER SET ascii COLLATE ascii_bin"
+    table.execute(f"CREATE TABLE issued (id int, {column} PRIMARY KEY)")
+    table.create(1, more=f", {column}, FOREIGN KEY (public_id) REFERENCES issued (public_id) ON DELETE SET NULL")
+    try:
+        assert "sets the column to NULL" in refused(table)["dependants"]
+    finally:
+        table.drop()
+        table.execute("DROP TABLE issued")
