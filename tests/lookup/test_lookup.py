@@ -70,15 +70,11 @@ class Truck(Car):
 
 
 class Plain(PublicIdMixin, Base):
-    """Its ids have no prefix."""
-
     __tablename__ = "plain"
     name: Mapped[str | None] = mapped_column(String(50))
 
 
 class Seat(PublicIdColumnMixin, Base):
-    """Has a composite key."""
-
     __tablename__ = "seat"
     row: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
