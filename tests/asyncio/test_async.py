@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -108,6 +108,7 @@ def test_scoped_session(run: Callable[[Story], None], async_engine: AsyncEngine)
             assert await lookup.resolve_many(scoped, [UNKNOWN, ADA]) == {ADA: ada}
             assert await lookup.keys_of(scoped, Writer, [ADA]) == {ADA: ada.id}
             assert await lookup.public_ids_of(scoped, Writer, [ada.id]) == {ada.id: ADA}
+            scoped.expunge_all()
             page = await lookup.page(scoped, Book, limit=2**31 - 2, references=[Book.writer_public_id])
             assert [(book.public_id, book.writer_public_id) for book in page] == [(each, ADA) for each in BOOKS]
             books = [Book(writer_public_id=ADA) for _ in range(3)]
@@ -190,5 +191,30 @@ def test_bulk_insert(run: Callable[[Story], None], rows: int) -> None:
         stored = {row.id: row.public_id for row in await session.execute(select(Book.id, Book.public_id))}
         assert {book.id: book.public_id for book in books}.items() <= stored.items()
         assert len(set(stored.values())) == len(stored) == rows + 2
+
+    run(story)
+
+
+def test_insert_many(run: Callable[[Story], None]) -> None:
+    """An asynchronous iterable is read batch by batch; ``progress`` is awaited, and has to be a function."""
+
+    async def story(session: AsyncSession) -> None:
+        taken: list[Book] = []
+
+        async def books() -> AsyncIterator[Book]:
+            for _ in range(4):
+                taken.append(Book())
+                yield taken[-1]
+
+        told: list[tuple[int, int]] = []
+
+        async def progress(count: int) -> None:
+            told.append((count, len(taken)))
+
+        assert await bulk.insert_many(session, books(), batch=2, progress=progress) == 4
+        assert told == [(2, 2), (4, 4)]
+        wrong: Any = 5
+        with pytest.raises(TypeError, match="progress"):
+            await bulk.insert_many(session, [Book()], progress=wrong)
 
     run(story)

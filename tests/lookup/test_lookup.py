@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import uuid
 import weakref
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +19,6 @@ from sqlalchemy.orm import (
     load_only,
     mapped_column,
     relationship,
-    selectinload,
 )
 from support.filled import filled_engine
 from support.marks import classes_die, on, since_mariadb
@@ -72,15 +70,11 @@ class Truck(Car):
 
 
 class Plain(PublicIdMixin, Base):
-    """Its ids have no prefix."""
-
     __tablename__ = "plain"
     name: Mapped[str | None] = mapped_column(String(50))
 
 
 class Seat(PublicIdColumnMixin, Base):
-    """Has a composite key."""
-
     __tablename__ = "seat"
     row: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -199,10 +193,9 @@ def test_impossible_ids_send_nothing(db: Session, statements: list[str]) -> None
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize(("option", "sent"), [(joinedload, 1), (selectinload, 2)])
-def test_options(db: Session, statements: list[str], option: Any, sent: int) -> None:
-    """Loader options are passed on, a joined collection included, in one statement or as many as they say."""
-    options = [option(Owner.cars)]
+def test_options(db: Session, statements: list[str]) -> None:
+    """A collection is loaded with its row, by a join in the same statement."""
+    options = [joinedload(Owner.cars)]
     for ask in (
         lambda: lookup.get(db, Owner, ADA, options=options),
         lambda: lookup.get_one(db, Owner, ADA, options=options),
@@ -212,30 +205,24 @@ def test_options(db: Session, statements: list[str], option: Any, sent: int) -> 
         db.expunge_all()
         statements.clear()
         assert [car.public_id for car in ask().cars] == CARS
-        assert len(statements) == sent
-
-
-def ask_many(db: Session, model: type[Owner], public_id: str, **how: Any) -> Owner | None:
-    """``get_many`` for one row."""
-    return lookup.get_many(db, model, [public_id], **how).get(public_id)
+        assert len(statements) == 1
 
 
 @pytest.mark.backend
 @since_mariadb(10, 6, "SKIP LOCKED")
 @on("postgresql", "mysql", "mariadb")
-@pytest.mark.parametrize("ask", [lookup.get_one, ask_many], ids=["get_one", "get_many"])
-def test_with_for_update(db: Session, engine: Engine, ask: Callable[..., Owner]) -> None:
+def test_with_for_update(db: Session, engine: Engine) -> None:
     """The row is locked: another session cannot lock it without waiting, and can lock the next one."""
-    assert ask(db, Owner, ADA, with_for_update=True).name == "Ada"
+    assert lookup.get_one(db, Owner, ADA, with_for_update=True).name == "Ada"
     with Session(engine) as other:
         assert lookup.get(other, Owner, ADA) is not None
-        assert ask(other, Owner, GRACE, with_for_update={"nowait": True}).name == "Grace"
+        assert lookup.get_one(other, Owner, GRACE, with_for_update={"nowait": True}).name == "Grace"
         assert lookup.get(other, Owner, ADA, with_for_update={"skip_locked": True}) is None
         with pytest.raises(OperationalError):
-            ask(other, Owner, ADA, with_for_update={"nowait": True})
+            lookup.get_one(other, Owner, ADA, with_for_update={"nowait": True})
     db.rollback()
     with Session(engine) as other:
-        assert ask(other, Owner, ADA, with_for_update={"nowait": True}).name == "Ada"
+        assert lookup.get_one(other, Owner, ADA, with_for_update={"nowait": True}).name == "Ada"
 
 
 @pytest.mark.backend

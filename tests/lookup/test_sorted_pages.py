@@ -275,14 +275,6 @@ def test_filters_do_not_hold_for_cursors(session: Session, order: Callable[[], A
         lookup.page(session, Ticket, limit=5, order_by=order(), after=page[0].public_id, where=Ticket.is_open)
 
 
-def test_where(session: Session) -> None:
-    """Pages with a condition have only rows that meet it; as a function, it is called with the model."""
-    for where in (Ticket.is_open, lambda model: model.is_open):
-        assert len(walk(session, Ticket, limit=3, order_by=[Ticket.title.desc()], where=where)) == ROWS / 2
-        ids = session.scalars(select(Ticket.public_id).where(Ticket.is_open).order_by(Ticket.id))
-        assert walk(session, Ticket, limit=3, where=where) == list(ids)
-
-
 @pytest.mark.parametrize("order", [None, Ticket.priority, Ticket.title, -Ticket.priority], ids=str)
 @pytest.mark.parametrize("where", [None, Ticket.is_open | True], ids=["", "where"])
 def test_loader_criteria(session: Session, listen: Callable[..., None], order: Any, where: Any) -> None:

@@ -60,6 +60,7 @@ def test_filter(db: Session) -> None:
     assert len(notes(db, billing.is_distinct_from(ADDRESSES[1]))) == 67
     assert notes(db, ref.like("%3")) == everything[30:40]
     assert notes(db, billing == Order.shipping_public_id) == everything[1::3]
+    assert notes(db, billing != Order.shipping_public_id) == []
     fourth = select(Customer.public_id).where(Customer.name == "customer 4").scalar_subquery()
     assert notes(db, ref == fourth) == everything[40:50]
 

@@ -300,6 +300,7 @@ def test_two_references_of_a_row_of_a_statement(session: Session, tenants: Tenan
     session.execute(insert(Ticket), [{**row, "assignee_public_id": None}])
     del row["organisation_id"]
     row["organisation_public_id"] = tenants.ours.public_id
+    session.execute(insert(Ticket), [row])
     message = r"has two values for Ticket.assignee_id: assignee_card refers to another"
     with pytest.raises(ConfigurationError, match=message):
         session.execute(insert(Ticket), [{**row, "assignee_card": bob.card}])

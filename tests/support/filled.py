@@ -44,6 +44,7 @@ def filled_engine(metadata: MetaData, fill: Callable[[Session], None]) -> Any:
     def engine(request: pytest.FixtureRequest, database: str, new_engine: Callable[..., Engine]) -> Engine:
         if not engines:
             stack = ExitStack()
+            stack.callback(engines.clear)
             engines.append(stack.enter_context(filled_once(metadata, fill)))
             request.node.getparent(pytest.Module).addfinalizer(stack.close)
         return engines[0](database, new_engine)
