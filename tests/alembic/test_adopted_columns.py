@@ -174,8 +174,19 @@ def test_worse_is_replaced(table: People, defect: str) -> None:
 
     state = table.state()
     assert (state.complete, state.unique and state.unique.name) == (True, "uq_person_public_id")
-    assert "of_another_name" in {index.name for index in state.indexes}  # it is not ours
     assert "op." not in written(autogenerate(table.engine, metadata))
+
+
+@on("postgresql")
+def test_invalid_index_of_others(table: People) -> None:
+    """An operation builds its own index beside one of another name that is not valid, and leaves that alone."""
+    create(table, None)
+    for statement in DEFECTS["INVALID"]:
+        table.execute(statement)
+
+    table.run("contract_public_id", format=FORMAT)
+
+    assert {index.name for index in table.state().indexes} >= {"of_another_name", "uq_person_public_id"}
 
 
 @on("postgresql")

@@ -81,6 +81,24 @@ def test_autogenerate(project: Project, convention: str) -> None:
     assert project.check(models(CONVENTIONS[convention])) is None
 
 
+def test_three_phases(project: Project) -> None:
+    """Each phase, and its way back, finds the index under the name of the models."""
+    project.config.attributes["metadata"] = models(OWN)
+    project.write("op.expand_public_id('guest')", "op.drop_public_id('guest')")
+    project.upgrade()
+    project.write("op.backfill_public_id('guest')")
+    project.upgrade()
+    project.write("op.contract_public_id('guest')", "op.loosen_public_id('guest')")
+    project.upgrade()
+
+    assert project.check(models(OWN)) is None
+    project.downgrade()
+    assert unique_names(project.engine) == []
+    project.upgrade()
+    assert unique_names(project.engine) == [NAMES["own"]]
+    project.downgrade("base")
+
+
 def test_table_that_the_models_have_no_more(project: Project) -> None:
     """A table or column that has left the models is named by the convention, as when it was there."""
     project.config.attributes["metadata"] = models(OWN, has_id=False)

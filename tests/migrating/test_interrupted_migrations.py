@@ -11,6 +11,7 @@ from support.interrupt import interrupted
 from support.people import People, send
 
 from sqlalchemy_public_id import backfill
+from sqlalchemy_public_id.migrating.databases import live_table, rows_of
 
 pytestmark = pytest.mark.backend
 
@@ -41,7 +42,7 @@ def is_open(connection: Connection) -> bool:
     indirect=["database"],
 )
 def test_backfill(table: People, engine: Engine, triggers: Any) -> None:
-    """A backfill on a connection of the caller that is in AUTOCOMMIT leaves no transaction open."""
+    """A backfill on a connection of the caller that is in AUTOCOMMIT leaves no transaction open, and no claim."""
     changes: list[str] = []
 
     def settings() -> list[Any]:
@@ -59,5 +60,7 @@ def test_backfill(table: People, engine: Engine, triggers: Any) -> None:
             except KeyboardInterrupt:
                 changes.append(sent[-1])
             assert (is_open(connection), settings()) == (False, before), changes[-1]
+            with engine.connect() as other, rows_of(live_table(other, table.target)).claim(None) as is_free:
+                assert is_free, changes[-1]
 
     assert [change for change in changes if "UPDATE" in change]
