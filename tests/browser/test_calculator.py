@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.serving import served
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import (
@@ -42,11 +40,6 @@ ALPHABETS = {
 }
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
-
-
 @pytest.fixture(scope="module")
 def page(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """A page with the calculator alone."""
@@ -56,13 +49,11 @@ def page(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         '<script type="module">import * as c from "./calculator.js"; window.calculator = c; window.ready = 1</script>'
     )
     (folder / "index.html").write_text(f'<!doctype html><meta charset="utf-8"><div id="calculator"></div>{script}')
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        browser.get(f"http://127.0.0.1:{server.server_port}/")
+    with served(folder) as address:
+        browser.get(address)
         while not browser.execute_script("return window.ready"):
             pass
         yield browser
-        server.shutdown()
 
 
 def call(page: Chrome, function: str, *arguments: Any) -> Any:

@@ -24,14 +24,7 @@ from support.asking import asked, asking
 from support.async_tables import session_on
 
 from conftest import Statements
-from sqlalchemy_public_id import (
-    ConfigurationError,
-    NanoId,
-    PublicIdMixin,
-    TypedId,
-    bigint_key,
-    public_id_column,
-)
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId, bigint_key, public_id_column
 from sqlalchemy_public_id.ext.fastapi import by_public_id
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 
@@ -239,7 +232,6 @@ def test_declarations_that_cannot_work(model: Any, options: Any, message: str) -
 # --- the session
 
 
-@pytest.mark.backend
 def test_session_is_that_of_the_route(get_session: Any) -> None:
     """The row is in the session that the route gets from the same dependency."""
     app = FastAPI()
@@ -311,7 +303,6 @@ def scoped(db: Any) -> FastAPI:
     return app
 
 
-@pytest.mark.backend
 @pytest.mark.parametrize("path", [f"/async/{ADA}", f"/sync/{ADA}"])
 def test_scoped_session_of_a_request(clients: Engine, path: str) -> None:
     """A session for each request is that of the route, ends with it, and shows what others have written since."""

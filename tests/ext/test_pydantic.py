@@ -10,17 +10,8 @@ from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
-from pydantic import (
-    BeforeValidator,
-    StringConstraints,
-    TypeAdapter,
-    ValidationError,
-)
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    mapped_column,
-)
+from pydantic import BeforeValidator, StringConstraints, TypeAdapter, ValidationError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from support.strategies import any_text, formats, junk
 
 from sqlalchemy_public_id import ConfigurationError, Format, NanoId, PublicIdMixin, TypedId, public_id_column
@@ -119,15 +110,15 @@ def test_examples_stay() -> None:
 
 @given(formats(), junk | any_text)
 def test_validation_is_that_of_the_format(format: Format, value: object) -> None:
-    """Pydantic accepts what the format accepts, and nothing else, strictly or not."""
+    """Pydantic accepts what the format accepts, in one way of writing, and nothing else, strictly or not."""
     adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, PublicId(format)])
     for strict in (False, True):
         try:
-            adapter.validate_python(value, strict=strict)
+            found = adapter.validate_python(value, strict=strict)
         except ValidationError:
             assert not format.is_valid(value)
         else:
-            assert format.is_valid(value)
+            assert found == format.validate(value)
 
 
 @pytest.mark.parametrize("strict", [None, False, True])
@@ -199,10 +190,9 @@ def test_what_is_no_id(type_: Any, value: object, reason: str) -> None:
 
 def test_canonical_text() -> None:
     """What a format takes in several ways of writing arrives in one."""
-    format = Ulid()
-    text = format.generate()
+    text = Ulid().generate()
 
-    assert TypeAdapter(Annotated[str, PublicId(format)]).validate_python(text.lower()) == format.validate(text.lower())
+    assert TypeAdapter(Annotated[str, PublicId(Ulid())]).validate_python(text.lower()) == text
 
 
 def test_model_as_source() -> None:
@@ -268,18 +258,10 @@ def test_note_on_what_is_no_text(source: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("module", "package"),
-    [
-        ("pydantic", "pydantic"),
-        ("fastapi", "fastapi"),
-        ("_lint", "fastapi"),
-        ("flask", "flask"),
-        ("sqlmodel", "sqlmodel"),
-    ],
-)
-def test_missing_package(module: str, package: str) -> None:
+@pytest.mark.parametrize("module", ["pydantic", "fastapi", "_lint", "flask", "sqlmodel"])
+def test_missing_package(module: str) -> None:
     """Without the package that a module is for, the error says what to install."""
+    package = {"_lint": "fastapi"}.get(module, module)
     program = f"import sys; sys.modules[{package!r}] = None; import sqlalchemy_public_id.ext.{module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 

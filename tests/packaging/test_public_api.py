@@ -10,6 +10,7 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from sqlalchemy.orm import configure_mappers
@@ -54,7 +55,7 @@ def lines() -> Iterator[str]:
                 yield f"{full} is a module"
             elif inspect.isclass(thing) and thing.__module__.startswith("sqlalchemy_public_id"):
                 yield f"{full}{'' if '.ext.' in thing.__module__ else signature(thing)}"
-                yield from (f"    {member}" for member in members(thing))
+                yield from (f"    {part}" for part in wrap("; ".join(members(thing)), 116, break_on_hyphens=False))
             else:
                 yield f"{full}{signature(thing) if callable(thing) else ''}"
 

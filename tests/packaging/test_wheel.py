@@ -98,25 +98,15 @@ def run(python: str, program: str) -> str:
     return done.stdout.strip()
 
 
-def test_every_module_is_in_the_wheel(names: set[str]) -> None:
-    """The wheel has the modules of the source tree and the templates of Alembic, no fewer and no more."""
+def test_contents_of_the_wheel(names: set[str], distribution: PathDistribution) -> None:
+    """One package has the modules of the source tree, the templates of Alembic and the marker of types."""
     source, templates = ROOT / "src", ROOT / "alembic_templates"
     expected = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
     expected |= {f"{PACKAGE}/{path.relative_to(ROOT).as_posix()}" for path in templates.rglob("*.py")}
 
     assert expected == {name for name in names if name.endswith(".py")}
-
-
-def test_types_are_in_the_wheel(names: set[str]) -> None:
-    """The marker is there without which type checkers ignore the annotations."""
     assert f"{PACKAGE}/py.typed" in names
-
-
-def test_nothing_else_is_installed(names: set[str], distribution: PathDistribution) -> None:
-    """There is one package in the wheel; tests and programs stay at home."""
-    expected = {PACKAGE, f"{PACKAGE}-{distribution.version}.dist-info"}
-
-    assert expected == {name.partition("/")[0] for name in names}
+    assert {name.partition("/")[0] for name in names} == {PACKAGE, f"{PACKAGE}-{distribution.version}.dist-info"}
 
 
 def test_licence_is_in_the_wheel(distribution: PathDistribution) -> None:
@@ -134,19 +124,13 @@ def test_runtime_dependencies(distribution: PathDistribution) -> None:
 
 
 def test_extras(distribution: PathDistribution) -> None:
-    """What is optional has the names that the documentation tells."""
+    """What is optional has the names that the documentation tells, and each of them brings something."""
     drivers = "aiomysql aiosqlite asyncio asyncmy asyncpg mysql postgresql"
     tools = "alembic cli fastapi flask keyed litestar pydantic sqlmodel"
+    lines = "\n".join(distribution.requires or ()).replace('"', "'")
 
     assert sorted(f"{drivers} {tools}".split()) == sorted(distribution.metadata.get_all("Provides-Extra", []))
-
-
-def test_every_extra_brings_something(distribution: PathDistribution) -> None:
-    """No extra is an empty name."""
-    lines = [line.replace('"', "'") for line in distribution.requires or ()]
-    extras = distribution.metadata.get_all("Provides-Extra", [])
-
-    assert all(any(f"extra == '{extra}'" in line for line in lines) for extra in extras)
+    assert set(re.findall("extra == '([a-z]+)'", lines)) == set(f"{drivers} {tools}".split())
 
 
 def test_wheel_works_alone(python: str, distribution: PathDistribution) -> None:
@@ -164,20 +148,12 @@ def test_modules_need_no_extra(failed: dict[str, str | None]) -> None:
     assert {name for name in failed if name.split(".")[1] not in OPTIONAL} <= for_alembic | for_pytest
 
 
-def test_told_extras_exist(failed: dict[str, str | None], distribution: PathDistribution) -> None:
-    """Where a module tells a command that installs what it lacks, the command works."""
+def test_told_extras(python: str, failed: dict[str, str | None], distribution: PathDistribution) -> None:
+    """A module tells a command that installs what it lacks; for Alembic and for greenlet, too."""
     extras = set(distribution.metadata.get_all("Provides-Extra", []))
 
     assert set(failed.values()) - {None} <= extras
-
-
-def test_alembic_tells_its_extra(failed: dict[str, str | None]) -> None:
-    """Without Alembic, the operations say which extra brings it."""
     assert failed[f"{PACKAGE}.alembic"] == "alembic"
-
-
-def test_asyncio_tells_its_extra(python: str) -> None:
-    """Without greenlet, the asynchronous twins say which extra brings it."""
     assert run(python, IMPORT_ASYNCIO) == "MissingExtra asyncio"
 
 
