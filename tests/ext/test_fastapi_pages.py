@@ -159,13 +159,9 @@ def test_sort_and_filter(get_session: Any, query: str, expected: list[str]) -> N
     assert names(zoo(get_session), query) == expected
 
 
-def test_default_order(get_session: Any) -> None:
-    """Without a name, rows are in the default order."""
+def test_order_of_the_application(get_session: Any) -> None:
+    """Without a name, rows are in the default order, or sorted by their keys, the newest first if that is said."""
     assert names(zoo(get_session, default=["-name"])) == ["emu", "dory", "crow", "bass"]
-
-
-def test_newest_first(get_session: Any) -> None:
-    """Rows that are equal in the order are sorted by their keys, the newest first if the dependency names it."""
     assert names(zoo(get_session, newest_first=True), "kind=bird") == ["emu", "crow", "auk"]
 
 
