@@ -4,7 +4,7 @@
 import asyncio
 import enum
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import httpx
 import pytest
@@ -51,6 +51,19 @@ class Animal(PublicIdMixin[AnimalId], Base):
     keeper_id: Mapped[int] = mapped_column(ForeignKey(Keeper.id))
     keeper: Mapped[Keeper] = relationship()
     keeper_public_id: Mapped[KeeperId] = public_ref("keeper")
+
+
+class Visit(PublicIdMixin, Base):
+    __tablename__ = "visit"
+    sort: Mapped[str] = mapped_column(String(10))
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_on": "sort", "polymorphic_identity": "visit"}
+
+
+class Tour(Visit):
+    guide_id: Mapped[int | None] = mapped_column(ForeignKey(Keeper.id))
+    guide: Mapped[Keeper | None] = relationship()
+    guide_public_id: Mapped[KeeperId | None] = public_ref("guide")
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "tour", "polymorphic_load": "inline"}
 
 
 class AnimalOut(PublicModel, model=Animal):
@@ -159,13 +172,9 @@ def test_sort_and_filter(get_session: Any, query: str, expected: list[str]) -> N
     assert names(zoo(get_session), query) == expected
 
 
-def test_default_order(get_session: Any) -> None:
-    """Without a name, rows are in the default order."""
+def test_order_of_the_application(get_session: Any) -> None:
+    """Without a name, rows are in the default order, or sorted by their keys, the newest first if that is said."""
     assert names(zoo(get_session, default=["-name"])) == ["emu", "dory", "crow", "bass"]
-
-
-def test_newest_first(get_session: Any) -> None:
-    """Rows that are equal in the order are sorted by their keys, the newest first if the dependency names it."""
     assert names(zoo(get_session, newest_first=True), "kind=bird") == ["emu", "crow", "auk"]
 
 
@@ -295,3 +304,25 @@ def test_async_session(async_engine: AsyncEngine) -> None:
     response, built = asyncio.run(story())
     assert [(item["name"], item["keeper_public_id"]) for item in response.json()["items"]] == [("emu", ADA)]
     assert [item.keeper_public_id for item in built.items] == [ADA, GRACE]
+
+
+def test_references_of_a_subclass(async_engine: AsyncEngine) -> None:
+    """A page of a base class has the references of its subclasses, too, which an AsyncSession cannot load later."""
+
+    async def get_session() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(async_engine) as session:
+            yield session
+
+    app = FastAPI()
+
+    @app.get("/guides")
+    async def guides(visits: Annotated[Any, Depends(page_of(Visit, session=get_session))]) -> list[str]:
+        return [visit.guide_public_id for visit in visits]
+
+    async def story() -> httpx.Response:
+        async with session_on(async_engine, Base.metadata) as session:
+            session.add(Tour(guide=Keeper(public_id=ADA, name="Ada")))
+            await session.commit()
+            return (await asking(app, "/guides"))[0]
+
+    assert asyncio.run(story()).json() == [ADA]

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Header, Response, WebSock
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -287,6 +288,27 @@ def test_response_that_cannot_be_checked(model: Any, field: str) -> None:
 
     assert [("response 200", field)] == notes(app)
     assert leaks(app) == []
+
+
+class AsText(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    id: str
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        AsText,
+        dict[int, PurchaseOut],
+        model_of(id=Decimal),
+        model_of(id=Annotated[str, BeforeValidator(str)]),
+        model_of(it=SerializeAsAny[PurchaseOut]),
+    ],
+    ids=str,
+)
+def test_what_openapi_does_not_tell(model: Any) -> None:
+    """What becomes a text, the keys of a dictionary, and what a subclass adds, may be keys that are missed."""
+    assert lint_app(app_that_answers(model), bases=[Base]) == []
 
 
 @pytest.mark.parametrize("type_", [Response, FileResponse], ids=str)

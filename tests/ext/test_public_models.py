@@ -320,10 +320,11 @@ def test_subclass_that_has_a_key_there() -> None:
     class Fewer(PublicModel, model=Bill):
         words: str
 
+    assert Fewer.model_validate(Special(payee_id=1, total=Decimal(2))).words == "2 due"
+
     class More(Fewer):
         label: int = 0
 
-    assert Fewer.model_validate(Special(payee_id=1, total=Decimal(2))).words == "2 due"
     for out in (Out, More):
         with pytest.raises(
             ConfigurationError, match=r"label would show bill.payee_id, a foreign key of (Bill|Special)"

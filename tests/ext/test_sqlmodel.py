@@ -13,7 +13,6 @@ from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.orm import Mapped, registry
 from sqlalchemy.types import NullType
 from sqlmodel import Field, Relationship, Session, SQLModel, select
-from support.asking import asked
 from support.rows import agree
 
 from sqlalchemy_public_id import (
@@ -250,25 +249,6 @@ def test_json_schemas() -> None:
     assert all("id" not in schema for schema in schemas.values())
 
 
-def test_fastapi(db: Session, engine: Engine) -> None:
-    """A table that is itself the model of an answer shows no key, in the answer and in the OpenAPI document."""
-    db.add(Team(name="Z"))
-    db.commit()
-    app = FastAPI()
-
-    @app.get("/teams", response_model=list[Team])
-    def teams() -> Any:
-        with Session(engine) as session:
-            return session.exec(select(Team)).all()
-
-    [answer] = asked(app, "/teams")[0].json()
-    [schema] = [each for name, each in app.openapi()["components"]["schemas"].items() if name.startswith("Team")]
-
-    assert answer == {"public_id": answer["public_id"], "name": "Z"}
-    assert TeamId.id_format.is_valid(answer["public_id"])
-    assert sorted(schema["properties"]) == ["name", "public_id"]
-
-
 # --- declarations
 
 
@@ -468,21 +448,6 @@ def test_changing(db: Session, teams: tuple[Team, Team]) -> None:
     assert hero.name == "Grace"
 
 
-def test_reading_and_comparing(db: Session, teams: tuple[Team, Team]) -> None:
-    """A loaded object shows the public id, and a query compares it."""
-    first, second = teams
-    db.add_all([Hero(name="Ada", team=first), Hero(name="Grace", team=second), Hero(name="Eve")])
-    db.commit()
-    ids = [first.public_id, None, second.public_id]
-    db.expunge_all()
-    found = db.exec(select(Hero).where(Hero.team_public_id == ids[2])).one()
-
-    assert (found.name, found.team_public_id) == ("Grace", ids[2])
-    heroes = db.exec(select(Hero).order_by(Hero.name)).all()
-    assert [each.name for each in heroes] == ["Ada", "Eve", "Grace"]
-    assert [each.team_public_id for each in HeroOut.many(db, heroes)] == ids
-
-
 def test_copied_object(db: Session, teams: tuple[Team, Team]) -> None:
     """An object that is validated from another row has its foreign key; the reference is no field, and no column."""
     first, _ = teams
@@ -543,22 +508,3 @@ def test_advice() -> None:
 
         class Leaky(PublicModel, model=Hero):
             number: int = PydanticField(validation_alias="team_id")
-
-
-def test_mixin_for_a_table_with_a_key() -> None:
-    """The mixin that the advice names takes a reference as well."""
-
-    class Fresh(SQLModel, registry=registry()): ...
-
-    class Arena(PublicIdColumnSQLModel, Fresh, table=True):
-        id: int | None = Field(default=None, primary_key=True)
-
-    class Row(PublicIdColumnSQLModel, Fresh, table=True):
-        id: int | None = Field(default=None, primary_key=True)
-        arena_id: int | None = Field(default=None, foreign_key="arena.id")
-        arena: Arena | None = Relationship()
-        arena_public_id = public_ref("arena")
-
-    text = Arena().public_id
-
-    assert Row(arena_public_id=text).arena_public_id == text
