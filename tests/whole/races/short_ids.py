@@ -4,7 +4,7 @@
 
     python tests/whole/races/short_ids.py sqlite:// --tickets 1500 --length 4
 
-The ids are random, so this is no test; ``tests/simulation`` has the histories that show it each time.
+The ids are random, so this is no test; ``tests/faults`` has the histories that show it each time.
 """
 
 from __future__ import annotations
