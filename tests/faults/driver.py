@@ -211,6 +211,14 @@ class Connection(_Failing):
                     return bool(cursor.fetchone()[0])
         return False
 
+    def has_locks(self) -> bool:
+        """Return True if the connection has locks that are not on rows: MySQL and MariaDB keep them for ever."""
+        if self.driver.engine.name not in {"mysql", "mariadb"} or not self.raw.open:
+            return False
+        with self.raw.cursor() as cursor:
+            cursor.execute("SELECT RELEASE_ALL_LOCKS()")
+            return bool(cursor.fetchone()[0])
+
 
 class Cursor(_Failing):
     """A cursor of the driver."""

@@ -157,3 +157,5 @@ def _check_connections(driver: Driver) -> Iterator[str]:
         gc.collect()  # SQLAlchemy has let go of some: they are reset when they are garbage
     if any(map(Connection.has_transaction, driver.connections)):
         yield "a connection is back in the pool inside a transaction"
+    if any(map(Connection.has_locks, driver.connections)):
+        yield "a connection is back in the pool with a lock"
