@@ -46,6 +46,10 @@ class History:
     """True if the engine is new, so that the library has to look at its tables first."""
     faults: tuple[Fault, ...] = ()
 
+    def __str__(self) -> str:
+        after = f", with a listener: {self.listener}" if self.listener else ""
+        return " | ".join((f"{self.program}{after}", f"draws {' '.join(self.draws[:8])} …", *map(str, self.faults)))
+
     @property
     def steps(self) -> list[Op]:
         return [_op(step) for step in self.program.split("; ")]

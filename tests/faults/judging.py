@@ -84,8 +84,8 @@ class Judge:
             return True
         if trouble == "unique":
             return True  # the row gets another id, or insert_once() finds that there is none
-        # it repeats its transaction, and looks for the row if any unique index has refused it
-        return self.op.name == "once" and trouble in {"deadlock", "serialization", "other unique"}
+        # it repeats its transaction, and looks for the row if any constraint has refused it
+        return self.op.name == "once" and trouble in {"deadlock", "serialization", "other unique", "missing value"}
 
     def judge_error(self, error: BaseException, incidents: list[Incident], wishes: list[Wish]) -> None:
         made_up = [incident for incident in incidents if incident.fault is not None]
@@ -112,6 +112,9 @@ class Judge:
             # the ROLLBACK that follows fails on a connection that was lost before
             lost = any(other.fault is not None and other.fault.trouble == "lost" for other in incidents)
             return lost and incident.error in raised
+        # the guard makes a transaction fail that an INSERT before has to fail: that one's error is the reason
+        if any(other.fault is None and self._explains(other, error, wishes) for other in incidents):
+            return True
         return incident.call.undoes and any(other.error in raised for other in incidents)  # the error before it
 
     def _judge_made_up(self, incident: Incident, error: BaseException) -> None:

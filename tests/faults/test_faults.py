@@ -30,15 +30,16 @@ def place(
     made.close()
 
 
-def broken(results: Iterable[Result]) -> str:
-    """Return the first histories that break a rule, with their calls."""
-    return "\n\n".join(islice((str(result) for result in results if result.violations), 3))
+def check(results: Iterable[Result]) -> None:
+    """Fail with the first histories that break a rule, and their calls."""
+    broken = [str(result) for result in islice((each for each in results if each.violations), 3)]
+    assert not broken, "\n\n".join(broken)
 
 
 def test_without_errors(place: Place) -> None:
     """Every way to write rows keeps all rules while no call fails by itself, and makes the same calls each time."""
     every = [*histories(place.name)]
-    assert broken(map(place.run, every)) == ""
+    check(map(place.run, every))
     assert all(str(place.run(history)) == str(place.run(history)) for history in every[:10])
 
 
@@ -52,7 +53,7 @@ def test_an_error_at_a_call(place: Place) -> None:
                 if zlib.crc32(str(failing).encode()) % one_of == 0:
                     yield place.run(failing)
 
-    assert broken(results()) == ""
+    check(results())
 
 
 def test_two_errors(place: Place) -> None:
@@ -69,4 +70,4 @@ def test_two_errors(place: Place) -> None:
                         if chance.randrange(20) == 0:
                             yield place.run(worse)
 
-    assert broken(results()) == ""
+    check(results())
