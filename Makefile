@@ -40,7 +40,7 @@ help:
 	@echo 'make lint      ruff, mypy --strict, pyright, the import contract'
 	@echo 'make docs      the documentation, with warnings as errors'
 	@echo 'make bench     the benchmarks, in an hour; "make bench-quick" shows in minutes that they run'
-	@echo 'make simulate  every error at every call of the write path; SERVERS=yes uses real databases, under kills'
+	@echo 'make simulate  every error at every call of the write path; SERVERS=yes kills connections and workers instead'
 	@echo 'make mutants   changes of the library, and whether a test sees each'
 	@echo 'make test-all  everything, as CI runs it: also make public, lowest, outside, neighbours'
 
@@ -66,14 +66,15 @@ endif
 test-all:
 	.ci/run
 
-# Every error at every call of the write path, in memory, and 100 000 random histories: ten minutes on two cores.
-# SERVERS=yes does 100 000 operations on each real database instead, under kills and rebuilt indexes: half an hour.
+# Every error at every call of the write path (tests/faults), where "make test" runs a sample: minutes on SQLite,
+# and hours on a server: ARGS="--on sqlite".
+# SERVERS=yes does 100 000 operations on each database instead, under kills and rebuilt indexes: half an hour.
 ifdef SERVERS
 simulate: $(VENV)/test.done databases nodes
 	$(BIN)/python tests/histories $(ARGS)
 else
-simulate: $(VENV)/test.done
-	cd tests && $(CURDIR)/$(BIN)/python -m simulation $(ARGS)
+simulate: $(VENV)/test.done databases
+	PUBLIC_ID_EVERY_FAULT=1 $(BIN)/python -m pytest $(WITH_SERVERS) tests/faults $(ARGS)
 endif
 
 # What the write path does without the names in _private.py: more statements, and the same rows, objects and errors.

@@ -11,15 +11,13 @@ from __future__ import annotations
 import os
 import random
 import re
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.pool import NullPool
-from support.people import send
+from sqlalchemy import Engine, event
+from support.server_faults import lose, refuse
 
 EVERY_FAULT = bool(os.environ.get("PUBLIC_ID_EVERY_FAULT"))
 
@@ -125,61 +123,13 @@ def failing(engine: Engine, fault: Fault | None) -> Iterator[Sent]:
 # --- each fault ends in an exception of the driver
 
 
-def _lose(engine: Engine, cursor: Any) -> NoReturn:
-    connection = cursor.connection
-    if engine.name == "sqlite":
-        connection.rollback()  # a cursor that is still referred to would keep the transaction open
-        connection.close()
-    elif engine.name == "postgresql":
-        end_session(engine, connection.info.backend_pid)
-    else:
-        end_session(engine, connection.thread_id())
-    cursor.execute("SELECT 1")  # fails
-    raise AssertionError("the connection is alive")
-
-
 def _interrupt(engine: Engine, cursor: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _refuse(engine: Engine, cursor: Any, sqlstate: str, number: int) -> NoReturn:
-    if engine.name == "sqlite":
-        raise sqlite3.OperationalError("database is locked")
-    # by the server, so that it aborts the transaction as it does after the real error
-    if engine.name == "postgresql":
-        cursor.execute(f"DO $$ BEGIN RAISE 'refused by a test' USING ERRCODE = '{sqlstate}'; END $$")
-    if sqlstate == "40P01":
-        cursor.execute("ROLLBACK")  # what MySQL and MariaDB do at a deadlock
-    cursor.execute(f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'refused by a test'")
-    raise AssertionError("the statement has not failed")
-
-
 _FAULTS: dict[Kind, Callable[[Engine, Any], NoReturn]] = {
-    "lost": _lose,
+    "lost": lose,
     "interrupted": _interrupt,
-    "lock timeout": lambda engine, cursor: _refuse(engine, cursor, "55P03", 1205),
-    "deadlock": lambda engine, cursor: _refuse(engine, cursor, "40P01", 1213),
+    "lock timeout": lambda engine, cursor: refuse(engine, cursor, "lock timeout"),
+    "deadlock": lambda engine, cursor: refuse(engine, cursor, "deadlock"),
 }
-
-_administrators: dict[str, Connection] = {}
-
-
-def administrator(engine: Engine) -> Connection:
-    """Return a connection of its own to the server of *engine*, which all tests of this process share."""
-    url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
-    name = url.render_as_string(hide_password=False)
-    if name not in _administrators:
-        made = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-        _administrators[name] = made.connect()
-    return _administrators[name]
-
-
-def end_session(engine: Engine, number: int) -> None:
-    """End a session, and wait until it has released its locks."""
-    own = administrator(engine)
-    if engine.name == "postgresql":
-        assert send(own, f"SELECT pg_terminate_backend({number}, 10000)").scalar()
-        return
-    send(own, f"KILL {number}")
-    while number in [process.Id for process in send(own, "SHOW PROCESSLIST").all()]:
-        pass

@@ -5,19 +5,20 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import inspect
 from sqlalchemy.exc import IntegrityError, ResourceClosedError, SQLAlchemyError
 from sqlalchemy.orm import Session
+from support.interrupt import interrupted
 from whole.programs.worlds import World
 
 from sqlalchemy_public_id import PublicIdError, lookup, testing
 
-__all__ = ["Interrupted", "Program", "Row", "interruptible"]
+__all__ = ["Program", "Row"]
 
 FULL = 60
 """How many rows there may be at most: in a fuller table of a hundred ids a row may use up its retries."""
@@ -53,48 +54,12 @@ class State:
         return State(dict(self.rows), Counter(self.inserts), Counter(self.logs))
 
 
-class Switch:
-    """Interrupts one of the next calls of a driver."""
-
-    def __init__(self) -> None:
-        self.calls = -1
-        self.sent_first = False
-
-    def during(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def interrupted(*arguments: Any) -> Any:
-            self.calls -= 1
-            if self.calls != 0:
-                return call(*arguments)
-            if self.sent_first:
-                call(*arguments)
-            raise Interrupted
-
-        return interrupted
-
-
-@contextmanager
-def interruptible(world: World) -> Iterator[Switch]:
-    """Have a switch in all drivers of *world*."""
-    switch, names = Switch(), ("do_execute", "do_executemany", "do_execute_no_params")
-    dialects: list[Any] = [engine.dialect for engine in world.engines.values()]
-    for dialect in dialects:
-        for name in names:
-            setattr(dialect, name, switch.during(getattr(dialect, name)))
-    try:
-        yield switch
-    finally:
-        for dialect in dialects:
-            for name in names:
-                delattr(dialect, name)
-
-
 class Program:
     """A session, what its program has written, and what has to be true of both."""
 
-    def __init__(self, world: World, switch: Switch, seed: int) -> None:
+    def __init__(self, world: World, seed: int) -> None:
         chance = random.Random(seed)
         self.world = world
-        self.switch = switch
         self.model = world.model
         self.options = {"expire_on_commit": chance.random() < 0.5, "autoflush": chance.random() < 0.5}
         self.session: Session = world.session(**self.options)
@@ -131,7 +96,6 @@ class Program:
                 self.commit()
                 self.check_all()
         finally:
-            self.switch.calls = -1
             self.session.close()
             self.objects, self.copied, self.drafts = [], [], []  # the next program is not to meet what these show
         self.world.empty()  # nobody holds a lock any more
@@ -168,31 +132,30 @@ class Program:
         self, action: Callable[[], None], chance: random.Random, in_savepoint: bool = True, is_whole: bool = True
     ) -> None:
         """Do something that may be refused with a reason, and interrupted if it *is_whole*; then all is as before."""
-        self.excuse, interrupted = "", False
+        self.excuse, was_interrupted = "", False
         nested = in_savepoint and is_whole and self.world.has_savepoints and chance.random() < 0.3
         if nested:
             self.levels.append((self.session.begin_nested(), self.state.copy()))
-        if is_whole and chance.random() < 0.06:
-            self.switch.calls, self.switch.sent_first = chance.randint(1, 4), chance.random() < 0.5
         try:
-            action()
+            with ExitStack() as stack:
+                if is_whole and chance.random() < 0.06:
+                    number, when = chance.randint(1, 4), chance.choice(["before", "after"])
+                    for engine in self.world.engines.values():
+                        stack.enter_context(interrupted(engine, number, Interrupted, when))
+                action()
         except Interrupted:
             self.done.append("(interrupted)")
             self.roll_back()
-            interrupted = True
+            was_interrupted = True
         except REFUSALS as error:
-            self.switch.calls = -1
             self.done.append(f"({type(error).__name__}: {self.excuse})")
             if not self.excuse and (self.world.rolls_back or isinstance(error, IntegrityError)):
                 raise AssertionError(f"refused without a reason: {error}") from error
             self.undo()
         else:
             if nested:
-                self.switch.calls = -1
                 self.levels.pop()[0].commit()
-        finally:
-            self.switch.calls = -1
-        if interrupted:  # SQLAlchemy itself leaves a cursor of SQLite in a cycle, and with it the lock of the file
+        if was_interrupted:  # SQLAlchemy itself leaves a cursor of SQLite in a cycle, and with it the lock of the file
             gc.collect()
 
     # --- transactions

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 from sqlalchemy import Engine
 from support.shard_files import tables_in
-from whole.programs.program import Program, Switch, interruptible
+from whole.programs.program import Program
 from whole.programs.steps import STEPS, plan_of
 from whole.programs.worlds import SHARES, World, world_of
 
@@ -35,28 +35,27 @@ def test_programs(name: str, database: str, new_engine: Callable[..., Engine], r
     with ExitStack() as stack:
         stack.enter_context(tables_in(world.engines, world.metadata))
         world.meet_triggers()
-        switch = stack.enter_context(interruptible(world))
         gc.collect()
         gc.freeze()
         stack.callback(gc.unfreeze)
         if chosen is not None and ":" in chosen:
-            error, done = failure_of(world, switch, *parsed(chosen))
+            error, done = failure_of(world, *parsed(chosen))
             assert not error, f"{error!r}\n  {' '.join(done)}"
             return
         for seed in range(count) if chosen is None else [int(chosen)]:
-            error, _ = failure_of(world, switch, plan_of(world, seed), seed)
+            error, _ = failure_of(world, plan_of(world, seed), seed)
             if error:
-                failures.append(report(world, switch, seed, database, error))
+                failures.append(report(world, seed, database, error))
             if len(failures) == MOST:
                 break
     assert not failures, "\n".join(failures)
 
 
-def failure_of(world: World, switch: Switch, plan: Plan, seed: int) -> tuple[str, list[str]]:
+def failure_of(world: World, plan: Plan, seed: int) -> tuple[str, list[str]]:
     """Run a program; the error it ends with, or nothing, and what it has done."""
     gc.collect()  # objects and locks of the program before this one: they would make it another one
     world.empty()
-    program = Program(world, switch, seed)
+    program = Program(world, seed)
     failure = ""
     try:
         program.run(plan, STEPS)
@@ -65,14 +64,14 @@ def failure_of(world: World, switch: Switch, plan: Plan, seed: int) -> tuple[str
     return failure, program.done
 
 
-def report(world: World, switch: Switch, seed: int, database: str, error: str) -> str:
+def report(world: World, seed: int, database: str, error: str) -> str:
     """Tell how a program failed, with as few of its steps as still fail."""
     plan, fewest = list(plan_of(world, seed)), ""
     at = len(plan)
     while at:
         at -= 1
         fewer = plan[:at] + plan[at + 1 :]
-        less, done = failure_of(world, switch, fewer, seed)
+        less, done = failure_of(world, fewer, seed)
         if less:
             plan, error = fewer, less
             steps = " ".join(f"{name}/{chance}" for name, chance in plan)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import groupby
 from typing import Any
 
-from simulation.expressions import Unknown
-from simulation.histories import DUPLICATE, NEITHER, READ, History, Op
-from simulation.judging import FLUSHES, GIVEN, GIVES, ONCE, Judge, Wish
-from simulation.models import MODELS, RoutedSession, gets_id, give_id, write_by_core, write_by_session
-from simulation.stage import Incident, Stage, Stuck
-from sqlalchemy import Engine, insert, inspect
+from faults.driver import Driver, Incident
+from faults.histories import DUPLICATE, NEITHER, READ, History, Op
+from faults.judging import FLUSHES, Judge, Row, Wish
+from faults.models import GIVEN, GIVES, LISTENERS, Heard, Item, gets_id
+from sqlalchemy import insert, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.orm import Session
@@ -19,108 +18,82 @@ from sqlalchemy.orm import Session
 from sqlalchemy_public_id import bulk, idempotency
 
 TAKEN_CODE = 1
-
-LISTENERS: dict[str, Callable[[Player], dict[str, Any]]] = {
-    "core": lambda player: {"after_insert": write_by_core()},
-    "core, given": lambda player: {"after_insert": write_by_core(lambda item: GIVEN)},
-    "core, twice": lambda player: {"after_insert": write_by_core(lambda item: item.public_id)},
-    "session": lambda player: {"after_insert": write_by_session(player.made)},
-    "session, given": lambda player: {"after_insert": write_by_session(player.made, own_id=GIVEN)},
-    "session, orm": lambda player: {"after_insert": write_by_session(player.made, "orm")},
-    "session, bulk": lambda player: {"after_insert": write_by_session(player.made, "bulk")},
-    "gives early": lambda player: {"early before_insert": give_id(GIVEN)},
-    "gives late": lambda player: {"late before_insert": give_id(GIVEN)},
-}
-"""What listeners of the application do in each of its flushes."""
+ONCE = 5_000
+"""Markers from here belong to rows of ``insert_once``, whose ids decide on them: every repetition is alike."""
 
 
 class Player(Judge):
     """One session. Its findings are in :attr:`violations`."""
 
-    def __init__(self, stage: Stage, engine: Engine, follower: Engine, history: History, number: int) -> None:
-        super().__init__()
-        self.stage = stage
-        self.engine = engine
-        self.follower = follower
-        self.history = history
-        self.number = number
-        self.model = MODELS[history.model]
-        self.wishes: list[Wish] = []
-        self.levels: list[tuple[Any, list[Wish]]] = [(None, [])]
-        """The open savepoints, each with the rows that were written since; the first is the transaction itself."""
+    def __init__(self, history: History, driver: Driver, observer: Any) -> None:
+        super().__init__(history, driver)
+        self.observer = observer
+        self.model: Any = Heard if history.listener else Item
         self.made: list[Any] = []
         """Objects that listeners have added."""
         self.group = 0
-        self.op = Op("start")
-        self._next_marker = 100 * (number + 1)
+        self._next_marker = 100
         self._last_undone: list[Wish] = []
         self._had_error = False
         self.session = self._new_session()
 
     def _new_session(self) -> Session:
-        kind = RoutedSession if self.history.routed else Session
-        session = kind(self.engine, expire_on_commit=self.history.expires)
-        session.info.update(leader=self.engine, follower=self.follower)
-        if self.history.listener is not None:
-            session.info.update(LISTENERS[self.history.listener](self))
+        session = Session(self.driver.engine, expire_on_commit=False)
+        if self.history.listener:
+            session.info.update(LISTENERS[self.history.listener](self.made))
         return session
+
+    def rows(self) -> list[Row]:
+        connection = self.driver.connections[-1:]
+        if connection and connection[0].has_transaction():
+            with suppress(self.driver.engine.dialect.loaded_dbapi.Error):  # PostgreSQL has aborted the transaction
+                return read(connection[0].raw)
+        return read(self.observer)
 
     # --- the program
 
     def play(self) -> None:
         """Run all steps, then close the session."""
-        for op in self.history.programs[self.number]:
+        for op in self.history.steps:
             self.step(op)
         if self._had_error:  # the session is still of use
-            self.step(Op("keyed" if self.history.trigger == "redirect" else "flush", (NEITHER,)))
+            self.step(Op("flush", (NEITHER,)))
         self.step(Op("commit"))
         self.op = Op("close")
-        before = len(self.stage.incidents)
+        before = len(self.driver.incidents)
         try:
             self.session.close()
         except BaseException as error:
-            self.judge_error(error, self._incidents(before), [])
+            self.judge_error(error, self.driver.incidents[before:], [])
 
     def step(self, op: Op) -> None:
         """Run one step, and judge what comes of it."""
-        self.op, before = op, len(self.stage.incidents)
-        self._taken = self.stored_ids()
+        self.op, before = op, len(self.driver.incidents)
+        self.taken = {row.public_id for row in self.rows()}
         wishes = [self._wish(word) for word in op.rows]
-        for wish in wishes:
-            wish.is_flushed = op.name in {*FLUSHES, "once"}
         try:
-            self._run(op, wishes)
-        except (Unknown, Stuck):
-            raise
+            getattr(self, f"_{op.name}")(wishes)
         except BaseException as error:
             self._had_error = True
-            self.judge_error(error, self._incidents(before), wishes)
+            self.judge_error(error, self.driver.incidents[before:], wishes)
             self._recover(error, wishes)
         else:
-            self.judge_success(self._incidents(before), wishes)
-
-    def _incidents(self, before: int) -> list[Incident]:
-        return [incident for incident in self.stage.incidents[before:] if incident.actor == self.number]
+            self.judge_success(self.driver.incidents[before:], wishes)
 
     def _wish(self, word: str) -> Wish:
-        word, is_duplicate = word.removesuffix(DUPLICATE), word.endswith(DUPLICATE)
-        given = None if word in {NEITHER, READ} else word
+        given = None if word[0] in {NEITHER, READ} else word.removesuffix(DUPLICATE)
+        is_flushed = self.op.name in {*FLUSHES, "once"}
         if self.op.name == "once":
-            assert given is not None
-            return Wish(ONCE + int(given, 16), given, word)
+            return Wish(ONCE + int(word, 16), given, word, is_flushed=is_flushed)
         self._next_marker += 1
-        wish = Wish(self._next_marker, given, word + DUPLICATE * is_duplicate)
-        if self._is_given_by_listener(wish.marker):
-            wish.given = GIVEN
-        return wish
+        if self._is_given_by_listener(self._next_marker):
+            given = GIVEN
+        return Wish(self._next_marker, given, word, is_flushed=is_flushed)
 
     def _is_given_by_listener(self, marker: int) -> bool:
         return self.history.listener in GIVES and self.op.name in FLUSHES and gets_id(marker)
 
     # --- steps
-
-    def _run(self, op: Op, wishes: list[Wish]) -> None:
-        getattr(self, f"_{op.name}")(wishes)
 
     def _values(self, wish: Wish) -> dict[str, Any]:
         code = {"code": TAKEN_CODE} if wish.word.endswith(DUPLICATE) else {}
@@ -144,11 +117,6 @@ class Player(Judge):
     def _core(self, wishes: list[Wish]) -> None:
         self._execute_many(insert(self.model.__table__), wishes)
 
-    def _keyed(self, wishes: list[Wish]) -> None:
-        """Insert with the key, as programs do whose triggers store rows elsewhere: nothing has to be returned."""
-        for wish in wishes:
-            self.session.execute(insert(self.model.__table__).values(**self._values(wish), id=wish.marker))
-
     def _orm(self, wishes: list[Wish]) -> None:
         self._execute_many(insert(self.model), wishes)
 
@@ -156,14 +124,14 @@ class Player(Judge):
         stored = sum(not (wish.word.endswith(DUPLICATE) and self.op.name == "skipping") for wish in wishes)
         count = 0
         for alike in _alike([self._values(wish) for wish in wishes]):
-            result: Any = self.session.execute(statement, alike)
+            result: Any = self.session.execute(statement, alike, execution_options={"preserve_rowcount": True})
             count += getattr(result, "rowcount", len(alike))  # one of the ORM has none
-        if count != stored and self.history.trigger != "redirect":
+        if count != stored:
             self.report("a row count is wrong", f"{count} instead of {stored}")
 
     def _skipping(self, wishes: list[Wish]) -> None:
         """Insert rows, and leave out those whose code is taken, by the application's own ON CONFLICT."""
-        own = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[self.history.family]
+        own: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[self.driver.engine.name]
         self._execute_many(own(self.model.__table__).on_conflict_do_nothing(index_elements=["code"]), wishes)
         for wish in wishes:
             if wish.word.endswith(DUPLICATE):
@@ -171,9 +139,8 @@ class Player(Judge):
 
     def _or_rollback(self, wishes: list[Wish]) -> None:
         """Insert by a statement that ends the transaction if it fails."""
-        statement = insert(self.model.__table__).prefix_with("OR ROLLBACK")
         for wish in wishes:
-            self.session.execute(statement, self._values(wish))
+            self.session.execute(insert(self.model.__table__).prefix_with("OR ROLLBACK"), self._values(wish))
 
     def _values_clause(self, wishes: list[Wish]) -> None:
         for alike in _alike([self._values(wish) for wish in wishes]):
@@ -181,19 +148,18 @@ class Player(Judge):
 
     def _returning(self, wishes: list[Wish]) -> None:
         statement: Any = insert(self.model).returning(self.model, sort_by_parameter_order=True)
-        at = 0
+        instances: list[Any] = []
         for alike in _alike([self._values(wish) for wish in wishes]):
-            for instance in self.session.scalars(statement, alike).all():
-                wishes[at].instance = instance
-                at += 1
+            instances += self.session.scalars(statement, alike).all()
+        for wish, instance in zip(wishes, instances, strict=True):
+            wish.instance = instance
 
     def _bulk(self, wishes: list[Wish]) -> None:
         bulk.insert(self.session, [self._object(wish) for wish in wishes])
 
     def _once(self, wishes: list[Wish]) -> None:
         for wish in wishes:
-            values = self._values(wish)
-            wish.instance, _ = idempotency.insert_once(self.session, self.model(**values))
+            wish.instance, _ = idempotency.insert_once(self.session, self.model(**self._values(wish)))
 
     def _merge(self, wishes: list[Wish]) -> None:
         for wish in wishes:
@@ -254,32 +220,25 @@ class Player(Judge):
     def _recover(self, error: BaseException, wishes: list[Wish]) -> None:
         """Do what programs do after an error: roll back to the savepoint if there is one, else the transaction."""
         self.wishes += wishes
-        if self.op.name == "commit":
-            fate = "unknown"
-        else:
-            fate = "gone"
-            if self._can_undo_savepoint(error) and self._undo_savepoint(wishes):
-                return
+        is_inside = len(self.levels) > 1 and isinstance(error, Exception) and self.op.name not in {"undo", "release"}
+        is_lost = getattr(error, "connection_invalidated", False)
+        if is_inside and not is_lost and self.op.name != "commit" and self._undo_savepoint(wishes):
+            return
         self.levels[-1][1].extend(wishes)
-        before = len(self.stage.incidents)
+        before = len(self.driver.incidents)
         try:
             self.session.rollback()
         except BaseException as second:
-            if not any(incident.fault or incident.refusal for incident in self._incidents(before)):
+            if before == len(self.driver.incidents):
                 self.report("rollback() raises", repr(second))
             with suppress(BaseException):
                 self.session.close()
             self.session = self._new_session()
-        self._end_all(fate)
-
-    def _can_undo_savepoint(self, error: BaseException) -> bool:
-        if len(self.levels) == 1 or not isinstance(error, Exception) or self.op.name in {"undo", "release"}:
-            return False
-        return not any(each.closed for each in self.stage.connections)
+        self._end_all("unknown" if self.op.name == "commit" else "gone")
 
     def _undo_savepoint(self, wishes: list[Wish]) -> bool:
         savepoint, rows = self.levels[-1]
-        before = len(self.stage.incidents)
+        before: list[Incident] = list(self.driver.incidents)
         try:
             if savepoint.is_active:
                 savepoint.rollback()
@@ -287,7 +246,7 @@ class Player(Judge):
                 self.session.rollback()
                 return False
         except BaseException as error:
-            if not self._incidents(before) and not isinstance(error, PendingRollbackError):
+            if before == self.driver.incidents and not isinstance(error, PendingRollbackError):
                 self.report("rollback() to a savepoint raises", repr(error))
             return False
         if not self.session.is_active or self.session.get_nested_transaction() is savepoint:
@@ -297,12 +256,13 @@ class Player(Judge):
         return True
 
 
-def _alike(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows in groups with the same columns, as one INSERT takes them."""
-    at = 0
-    while at < len(rows):
-        end = at + 1
-        while end < len(rows) and rows[end].keys() == rows[at].keys():
-            end += 1
-        yield rows[at:end]
-        at = end
+def read(connection: Any) -> list[Row]:
+    """Return the rows of the table, by a *connection* of the driver."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("SELECT id, public_id, marker FROM item")
+        return [Row(*row) for row in cursor.fetchall()]
+
+
+def _alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the rows in groups with the same columns, as one INSERT takes them."""
+    return [list(group) for _, group in groupby(rows, key=dict.keys)]

@@ -1,0 +1,161 @@
+"""Runs a history on a database, and compares what is stored in the end with what the programs have a right to."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from traceback import clear_frames
+
+from faults.driver import Call, Connection, Driver, Fault
+from faults.histories import History
+from faults.judging import Row, Wish
+from faults.models import FORMAT, NEVER, WRITES, Item
+from faults.sessions import Player, read
+from sqlalchemy import Engine, event, insert
+
+from sqlalchemy_public_id import testing
+
+
+@dataclass
+class Result:
+    """What a history has led to."""
+
+    history: History
+    calls: list[Call]
+    violations: list[str]
+
+    def __str__(self) -> str:
+        calls = (
+            f"{number:3} {call.name:9} {' '.join(call.text.split())[:100]} {call.outcome}"
+            for number, call in enumerate(self.calls)
+        )
+        return "\n".join((str(self.history), *calls, *self.violations))
+
+
+class Place:
+    """A database on which histories run, one after the other.
+
+    :param new_engine: makes an engine for the histories.
+    :param observing: an engine of the same database, on which the tables exist.
+    """
+
+    def __init__(self, new_engine: Callable[[], Engine], observing: Engine) -> None:
+        self.name = observing.name
+        self._new_engine = new_engine
+        self._observer = observing.execution_options(isolation_level="AUTOCOMMIT").connect()
+        self._drivers: dict[bool, Driver] = {}
+        # the pool logs a traceback for each ROLLBACK that fails
+        logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL + 1)
+
+    def close(self) -> None:
+        self._observer.close()
+
+    def _driver_for(self, history: History) -> Driver:
+        """Return the driver of an engine that has been used before, and has no connections."""
+        # transactions of SQLite that savepoints can be in need SQLAlchemy's recipe; without it, the driver begins them
+        begins = self.name == "sqlite" and ("savepoint" in history.program or history.listener.startswith("session"))
+        if not history.is_first and begins in self._drivers:
+            return self._drivers[begins]
+        engine = self._new_engine()
+        if begins:
+            event.listen(engine, "connect", lambda raw, _: setattr(raw, "isolation_level", None))
+            event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        driver = Driver(engine)
+        if not history.is_first:
+            self._drivers[begins] = driver
+            # the library looks at a table once for each engine: before all histories, so that each makes the same calls
+            self.run(replace(history, program="flush -; core - -", draws=("00", "01", "02", "03", "04"), faults=()))
+        return driver
+
+    def run(self, history: History) -> Result:
+        """Run *history*. Each run makes the same calls."""
+        driver = self._driver_for(history)
+        self._observer.exec_driver_sql("DELETE FROM item")
+        # the row that others run into
+        self._observer.execute(insert(Item.__table__), {"public_id": "00", "code": 1, "marker": 0})
+        observer = self._observer.connection.driver_connection
+        with warnings.catch_warnings(), testing.fixed_ids(FORMAT, *history.draws):
+            warnings.simplefilter("ignore")
+            driver.start(history.faults)
+            player = Player(history, driver, observer)
+            player.play()
+            driver.faults, calls = {}, list(driver.calls)
+            for incident in driver.incidents:  # the frames have cursors, whose statements keep locks
+                clear_frames(incident.error.__traceback__)
+                incident.error.__traceback__ = incident.error.__context__ = None
+            violations = [*player.violations, *_check(history, player, read(observer)), *_check_connections(driver)]
+            driver.engine.dispose()
+        for connection in driver.connections:
+            with suppress(Exception):  # it is closed
+                connection.raw.close()
+        return Result(history, calls, violations)
+
+    def with_a_fault(self, result: Result, first: int = 0, until: int | None = None) -> Iterator[History]:
+        """Yield the history of *result* with one fault more, each error at each of these calls."""
+        for number, call in enumerate(result.calls[:until]):
+            for trouble in call.troubles(self.name) if number >= first else ():
+                yield replace(result.history, faults=(*result.history.faults, Fault(number, *trouble)))
+
+
+def _check(history: History, player: Player, rows: list[Row]) -> Iterator[str]:
+    """Yield what is wrong with the stored *rows*."""
+    stored: dict[int, list[Row]] = {}
+    for row in rows:
+        stored.setdefault(row.marker, []).append(row)
+    wishes: dict[int, list[Wish]] = {}
+    for wish in player.wishes:
+        wishes.setdefault(wish.marker, []).append(wish)
+    for marker, same in stored.items():
+        if len(same) > 1:
+            yield f"a row is stored twice: {same}"
+        if marker not in wishes and marker < NEVER and marker != 0:
+            yield f"a row is stored that nobody wanted: {same}"
+    for own in wishes.values():
+        yield from _check_row(history, own, stored)
+    groups: dict[int, set[bool]] = {}
+    for wish in player.wishes:
+        if wish.fate == "unknown":
+            groups.setdefault(wish.group, set()).add(wish.marker in stored)
+    if any(len(there) > 1 for there in groups.values()):
+        yield "a part of a transaction is stored"
+    before = len(player.violations)
+    player.check_objects(wish for wish in player.wishes if wish.fate == "stored")
+    yield from player.violations[before:]
+    for other in player.made:
+        shown = {"id": None, "public_id": None, **other.__dict__}
+        own = [row for row in rows if (row.id, row.marker) == (shown["id"], shown["marker"])]
+        if own and shown["public_id"] not in (None, own[0].public_id):
+            yield f"an object of a listener shows an id that is not its row's: {shown}"
+
+
+def _check_row(history: History, wishes: list[Wish], stored: dict[int, list[Row]]) -> Iterator[str]:
+    """Yield what is wrong with a row, whose *wishes* are several if it is repeated."""
+    marker, fates = wishes[0].marker, {wish.fate for wish in wishes}
+    rows = stored.get(marker, [])
+    if not rows and "stored" in fates:
+        yield f"a row is lost: {wishes}"
+    if rows and not fates & {"stored", "unknown"}:
+        yield f"a row is stored that was rolled back: {rows}"
+    last = next((wish for wish in reversed(wishes) if wish.fate in {"stored", "unknown"}), None)
+    if not rows or last is None:
+        return
+    if last.given not in (None, rows[0].public_id):
+        yield f"an id that was given, read or kept is replaced: {last}, {rows}"
+    if history.listener in WRITES and last.is_flushed and len(stored.get(marker + NEVER, [])) != 1:
+        yield f"a row of a listener is lost: {last}"
+
+
+def _check_connections(driver: Driver) -> Iterator[str]:
+    # a program that is interrupted while it gives the connection back has nobody left to do so
+    if any(incident.fault and incident.call.name in {"rollback", "close"} for incident in driver.incidents):
+        return
+    if any(map(Connection.has_transaction, driver.connections)):
+        gc.collect()  # SQLAlchemy has let go of some: they are reset when they are garbage
+    if any(map(Connection.has_transaction, driver.connections)):
+        yield "a connection is back in the pool inside a transaction"
+    if any(map(Connection.has_locks, driver.connections)):
+        yield "a connection is back in the pool with a lock"

@@ -1,0 +1,73 @@
+"""Every call of the write path fails, and no row, id or error is lost: a sample; ``make simulate`` runs all of them."""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import pytest
+from faults.histories import histories
+from faults.models import Item
+from faults.running import Place, Result
+from sqlalchemy import Engine, MetaData
+
+EVERY = bool(os.environ.get("PUBLIC_ID_EVERY_FAULT"))
+pytestmark = pytest.mark.backend
+
+
+@pytest.fixture
+def place(
+    new_engine: Callable[..., Engine], create_on: Callable[[Engine, MetaData], None], database: str
+) -> Iterator[Place]:
+    engine = new_engine(database)
+    options = {"connect_args": {"timeout": 0}} if database == "sqlite" else {}  # nobody else has a lock
+    create_on(engine, Item.metadata)
+    made = Place(lambda: new_engine(database, engine.url, **options), engine)
+    yield made
+    made.close()
+
+
+def check(results: Iterable[Result]) -> None:
+    """Fail with the first histories that break a rule, and their calls."""
+    broken = [str(result) for result in islice((each for each in results if each.violations), 3)]
+    assert not broken, "\n\n".join(broken)
+
+
+def test_without_errors(place: Place) -> None:
+    """Every way to write rows keeps all rules while no call fails by itself, and makes the same calls each time."""
+    every = [*histories(place.name)]
+    check(map(place.run, every))
+    assert all(str(place.run(history)) == str(place.run(history)) for history in every[:10])
+
+
+def test_an_error_at_a_call(place: Place) -> None:
+    """A call that fails, with any error, before or after its effect, breaks no rule."""
+
+    def results() -> Iterator[Result]:
+        for history in histories(place.name):
+            one_of = 1 if EVERY else 16 if place.name == "sqlite" or "once" in history.program else 200
+            for failing in place.with_a_fault(place.run(history)):
+                if zlib.crc32(str(failing).encode()) % one_of == 0:
+                    yield place.run(failing)
+
+    check(results())
+
+
+def test_two_errors(place: Place) -> None:
+    """An error at one of the calls after an error, most of which clean up, breaks no rule."""
+    one_of = 50 if EVERY else 1500 if place.name == "sqlite" else 20_000
+    chance = random.Random(0)
+
+    def results() -> Iterator[Result]:
+        for history in histories(place.name):
+            for failing in place.with_a_fault(place.run(history)):
+                if chance.randrange(one_of) < 20:
+                    result, call = place.run(failing), failing.faults[-1].call
+                    for worse in place.with_a_fault(result, call + 1, call + 5):
+                        if chance.randrange(20) == 0:
+                            yield place.run(worse)
+
+    check(results())
