@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, inspect
-from support.marks import known_defect, on
+from support.marks import on
 from support.people import People
 from support.refusals import refused
 
@@ -55,14 +55,6 @@ def test_constant_default(new_people: Callable[..., People], default: str) -> No
         assert "constant-default" in refused(people, server_default=server_default)
 
 
-@pytest.mark.parametrize(
-    "database",
-    [
-        *("sqlite", "mysql", "mariadb"),
-        pytest.param("postgresql", marks=known_defect("live tables", "NULL::character varying counts as a default")),
-    ],
-    indirect=True,
-)
 def test_default_null(new_people: Callable[..., People]) -> None:
     """DEFAULT NULL is no default."""
     people = new_people(more=", public_id varchar(12) DEFAULT NULL", collation="bytes")

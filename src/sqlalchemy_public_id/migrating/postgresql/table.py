@@ -25,11 +25,13 @@ LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = to_regclass(:regclass)
 ORDER BY c.relname
 """
-# unproven: NOT NULL NOT VALID, of PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
+# default: the server keeps DEFAULT NULL of a varchar(12) as NULL::character varying. unproven: NOT NULL NOT VALID, of
+# PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
 _STATE = text(f"""
 SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace) AS text) AS schema,
        a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
-       pg_get_expr(d.adbin, d.adrelid) AS "default", col_description(a.attrelid, a.attnum) AS comment,
+       CASE WHEN pg_get_expr(d.adbin, d.adrelid) !~ '^NULL::' THEN pg_get_expr(d.adbin, d.adrelid) END AS "default",
+       col_description(a.attrelid, a.attnum) AS comment,
        co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
        format_type(a.atttypid, a.atttypmod) AS type,
        EXISTS (SELECT FROM pg_type t WHERE t.oid = a.atttypid
