@@ -209,6 +209,7 @@ def test_insert_once(books: Books, way: str) -> None:
 
     row, created = repeat(where=Book.owner == "ours")
     assert (row.public_id, created) == (OURS, False)
+    assert repeat(title="another", compare={"owner"})[1] is False
     with pytest.raises(IdempotencyConflict) as caught:
         repeat(title="another")
     assert caught.value.differing == ("title",)

@@ -105,7 +105,7 @@ class Token:
                 f"the prefix {_short(prefix)} is not allowed: expected up to 32 ASCII letters, digits and '_', "
                 f"beginning with a letter"
             )
-        if not isinstance(bytes, int) or isinstance(bytes, bool) or not _FEWEST <= bytes <= _MOST:
+        if not isinstance(bytes, int) or not _FEWEST <= bytes <= _MOST:
             raise ConfigurationError(
                 f"bytes is {_short(bytes)}, expected a whole number from {_FEWEST} to {_MOST}: a guessed token is a "
                 f"permission, and fewer than {8 * _FEWEST} bits can be guessed"
