@@ -317,7 +317,11 @@ def test_pending_persistent_and_repeated_objects(session: Session) -> None:
     bulk.insert(session, [pending, new, persistent, other, new])
 
     agree(session, [pending, new, persistent, other])
-    assert len(stored(session, User)) == 4
+    twice, beside = User(name="twice"), User(name="beside")
+    bulk.insert(session, [twice, beside, twice])
+
+    agree(session, [twice, beside])
+    assert len(stored(session, User)) == 6
 
 
 def test_objects_of_several_models(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from concurrent import futures
 from copy import deepcopy
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, delete, event, func, insert, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Session
 from support.attached import OTHER, attach
 from support.marks import on
@@ -33,6 +34,7 @@ from support.ways import (
 )
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
+from sqlalchemy_public_id.dialects.sqlite import SQLite
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
@@ -338,6 +340,24 @@ def test_savepoint_of_many_rows(new_engine: Callable[..., Engine], engine: Engin
     name = "SAVEPOINT sqlalchemy_public_id"
     assert sent[0] == "BEGIN IMMEDIATE"
     assert sent.count(name) == sent.count(f"RELEASE {name}") == 2
+
+
+@on("sqlite")
+@pytest.mark.parametrize(
+    ("known", "error"), [(set(), "not authorized"), ({"not authorized"}, "UNIQUE")], ids=["unknown", "known"]
+)
+def test_savepoint_that_cannot_be_set(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, known: set[str], error: str
+) -> None:
+    """It is an error, unless an engine is known to have no savepoints: then a collision of many rows is one."""
+    monkeypatch.setattr(SQLite, "savepoint_errors", frozenset(known))
+    guard.install(engine)
+    with engine.connect() as connection:
+        connection.execute(insert(User.__table__), {"public_id": A})
+        driver: Any = connection.connection.driver_connection
+        driver.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_SAVEPOINT else 0)
+        with testing.collisions(User, A), pytest.raises(DatabaseError, match=error):
+            connection.execute(insert(User.__table__), [{"name": "one"}, {"name": "two"}])
 
 
 @on("sqlite", "mysql", "mariadb")
