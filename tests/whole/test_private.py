@@ -121,6 +121,22 @@ def test_parameters_of_a_whole_statement(engine: Engine) -> None:
         assert len({public_id for _, public_id in stored} - {taken}) == 5
 
 
+def test_rows_of_a_batch(engine: Engine) -> None:
+    """The rows of one batch can be changed before SQLAlchemy sees them; the next batch returns its own."""
+    changes = iter([lambda rows: [(name.upper(), *others) for name, *others in rows]])
+
+    def give(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        for change in changes:
+            _private.change_returned_rows(context, change)
+
+    event.listen(engine, "after_cursor_execute", give)
+    statement = insert(table).returning(table.c.name).execution_options(insertmanyvalues_page_size=2)
+    with engine.begin() as connection:
+        returned = connection.execute(statement, [{"name": "own"}] * 4)
+
+        assert [row[0] for row in returned] == ["OWN", "OWN", "own", "own"]
+
+
 # --- lookups
 
 
