@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session
-from support.stories import tell
+from support.async_sessions import tell
 
 from sqlalchemy_public_id import PublicIdMixin, TypedId, bigint_key, public_ref, testing
 from sqlalchemy_public_id import bulk as sync_bulk

@@ -29,9 +29,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Session
+from support.applied_remedies import mend, paste
 from support.invoices import NAME, NewInvoices
 from support.marks import on
-from support.pasting import mend, paste
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, audit
 from sqlalchemy_public_id.audit import Finding

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Uuid, insert, inspect
+from support.applied_remedies import mend, paste
 from support.invoices import NAME, NewInvoices
 from support.marks import on
-from support.pasting import mend, paste
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, Uuid4, Uuid7, audit
 from sqlalchemy_public_id.audit import Finding

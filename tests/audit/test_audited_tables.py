@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, Inspector, create_engine, insert
 from sqlalchemy.exc import DBAPIError
-from support.attached import OTHER, attach
+from support.applied_remedies import paste
+from support.attached_databases import OTHER, attach
 from support.command import run
 from support.invoices import NAME, NewInvoices
 from support.marks import on
-from support.pasting import paste
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, audit
 from sqlalchemy_public_id.audit.tables import AuditedTable

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, MetaData, insert
+from support.cluster_models import models
 from support.command import run
-from support.depots import models
 from support.marks import on
 
 from sqlalchemy_public_id import ConfigurationError, audit

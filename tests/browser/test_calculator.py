@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.serving import served
+from support.served_folders import served
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import (

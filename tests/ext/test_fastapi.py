@@ -20,8 +20,8 @@ from sqlalchemy.orm import (
     scoped_session,
     sessionmaker,
 )
-from support.asking import asked, asking
 from support.async_tables import session_on
+from support.web_requests import asked, asking
 
 from conftest import Statements
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId, bigint_key, public_id_column

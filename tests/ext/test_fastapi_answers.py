@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from sqlalchemy import Engine, ForeignKey, MetaData, create_engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
-from support.asking import asked
+from support.web_requests import asked
 
 from sqlalchemy_public_id import (
     ConfigurationError,

@@ -13,7 +13,7 @@ from flask import Flask
 from sqlalchemy import Engine, Integer, MetaData, String, TypeDecorator, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 from sqlalchemy.pool import StaticPool
-from support.asking import asked
+from support.web_requests import asked
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, public_id_column
 from sqlalchemy_public_id.ext import fastapi, flask

@@ -8,7 +8,7 @@ import string
 from collections import Counter
 
 import pytest
-from support.evenness import SUSPECT, chance_of
+from support.chi_square import SUSPECT, chance_of
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64

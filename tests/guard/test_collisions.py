@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, delete, event, func, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Session
-from support.attached import OTHER, attach
+from support.attached_databases import OTHER, attach
 from support.marks import on
 from support.members import A, B, Tiny, User
 from support.retrying import run_transaction

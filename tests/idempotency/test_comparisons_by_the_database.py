@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import Engine, MetaData, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
+from support.async_sessions import tell
 from support.forms import FIRST, Base, Form, is_repetition
 from support.marks import on
 from support.purchases import differing
-from support.stories import tell
 
 from conftest import Statements
 from sqlalchemy_public_id import IdempotencyConflict

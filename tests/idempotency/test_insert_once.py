@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Engine, MetaData, String, func, inspect, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+from support.async_sessions import tell
 from support.purchases import ADA, A, B, Base, Customer, Line, Order, differing, stored
 from support.shapes import FOR_SERVERS, SHAPES
-from support.stories import tell
 
 from conftest import Statements
 from sqlalchemy_public_id import (

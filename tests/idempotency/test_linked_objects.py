@@ -9,8 +9,8 @@ from sqlalchemy import Engine, ForeignKey, MetaData, select
 from sqlalchemy.exc import InvalidRequestError, SAWarning
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, selectinload
+from support.async_sessions import tell
 from support.purchases import A, B, Base, Bill, Customer, Line, Note, Order, Tag, Voucher, differing, stored
-from support.stories import tell
 
 from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict, PublicIdMixin
 from sqlalchemy_public_id.asyncio.idempotency import insert_once as async_once

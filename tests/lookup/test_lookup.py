@@ -20,8 +20,8 @@ from sqlalchemy.orm import (
     mapped_column,
     relationship,
 )
-from support.filled import filled_engine
 from support.marks import classes_die, on, since_mariadb
+from support.shared_tables import filled_engine
 
 from sqlalchemy_public_id import (
     ConfigurationError,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import ForeignKey, MetaData, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
-from support.work import at_each_step, steps_of
+from support.call_counts import at_each_step, steps_of
 
 from conftest import Statements
 from sqlalchemy_public_id import PublicIdMixin, TypedId, lookup, public_ref

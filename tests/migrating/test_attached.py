@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, MetaData, String, Table, UniqueConstraint, event
-from support.attached import OTHER, attach, contents, in_both
+from support.attached_databases import OTHER, attach, contents, in_both
 from support.people import People
 
 from sqlalchemy_public_id import NanoId, audit, backfill

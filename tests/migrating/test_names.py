@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
+from support.applied_remedies import paste
 from support.clients import command_in, run_script
 from support.odd_names import NAMES, beside
-from support.pasting import paste
 from support.people import People, send
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, audit

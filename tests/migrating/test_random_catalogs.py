@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DBAPIError
 from support.catalogs import RandomTable, random_table
-from support.dumps import dump, without_ids
 from support.people import People, send
+from support.schema_dumps import dump, without_ids
 
 from sqlalchemy_public_id.errors import DryRun, MigrationRefused
 from sqlalchemy_public_id.migrating.report import MigrationReport

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, select
-from support.evenness import chance_of
+from support.chi_square import chance_of
 from support.marks import on, since_mariadb
 from support.people import People, send
 

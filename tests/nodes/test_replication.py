@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, func, select, text
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session
-from support.depots import models
+from support.cluster_models import models
 from support.people import People
 
 from sqlalchemy_public_id.errors import DryRun

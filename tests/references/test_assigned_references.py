@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.orm import Session
-from support.filled import filled_engine
 from support.marks import fast_ways
 from support.orders import (
     ADDRESSES,
@@ -27,6 +26,7 @@ from support.orders import (
     notes,
     orders_in,
 )
+from support.shared_tables import filled_engine
 
 from conftest import Statements
 from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, PublicIdNotFound, bulk

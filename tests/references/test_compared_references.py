@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, delete, func, select, text, update
 from sqlalchemy.orm import Session, aliased
-from support.filled import filled_engine
 from support.marks import on
 from support.orders import (
     ADDRESSES,
@@ -22,6 +21,7 @@ from support.orders import (
     notes,
     orders_in,
 )
+from support.shared_tables import filled_engine
 
 from conftest import Statements
 

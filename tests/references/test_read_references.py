@@ -12,7 +12,7 @@ from sqlalchemy.exc import InvalidRequestError, MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, aliased, joinedload, load_only, selectinload
 from sqlalchemy.orm.exc import DetachedInstanceError
-from support.filled import filled_engine
+from support.async_sessions import tell
 from support.orders import (
     ADDRESSES,
     CUSTOMERS,
@@ -26,7 +26,7 @@ from support.orders import (
     fill,
     orders_in,
 )
-from support.stories import tell
+from support.shared_tables import filled_engine
 
 from conftest import Statements
 from sqlalchemy_public_id import PublicIdNotFound, references

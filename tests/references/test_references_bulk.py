@@ -10,7 +10,7 @@ import sqlalchemy
 from sqlalchemy import BigInteger, ForeignKey, MetaData, String, bindparam, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, mapped_column, relationship
-from support.stories import tell
+from support.async_sessions import tell
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin
 from sqlalchemy_public_id.references import public_ref

@@ -26,10 +26,10 @@ from sqlalchemy.orm import (
     with_loader_criteria,
 )
 from sqlalchemy.orm.exc import DetachedInstanceError
-from support.filled import filled_engine
+from support.async_sessions import tell
 from support.marks import on
 from support.shard_files import tables_in
-from support.stories import tell
+from support.shared_tables import filled_engine
 
 from conftest import Statements
 from sqlalchemy_public_id import (

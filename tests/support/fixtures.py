@@ -12,8 +12,8 @@ import httpx
 import pytest
 from sqlalchemy import Engine, MetaData, event, inspect, text
 from sqlalchemy.engine import URL
+from support.cluster_tables import NAME, Parcels
 from support.members import Base as Members
-from support.parcel_table import NAME, Parcels
 from support.people import People
 from support.projects import Project
 from support.shops import old_shop

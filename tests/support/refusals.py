@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from support.dumps import dump
 from support.people import People, send
+from support.schema_dumps import dump
 
 from sqlalchemy_public_id.errors import MigrationRefused
 

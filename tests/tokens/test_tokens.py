@@ -13,8 +13,8 @@ from sqlalchemy import Engine, MetaData, bindparam, insert, inspect, select, upd
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, defer
+from support.async_sessions import tell
 from support.marks import on
-from support.stories import tell
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, tokens
 from sqlalchemy_public_id.asyncio import tokens as asyncio_tokens

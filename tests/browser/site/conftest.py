@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.serving import served
+from support.served_folders import served
 
 ROOT = Path(__file__).parents[3]
 

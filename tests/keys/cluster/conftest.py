@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, MetaData, text
-from support.depots import models
+from support.cluster_models import models
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, insert, inspect, select
 from sqlalchemy.orm import DeclarativeBase, Mapped
+from support.cluster_tables import KEYS
 from support.marks import SERVERS, on
-from support.parcel_table import KEYS
 from support.projects import Project, downgrade_of, upgrade_of
 
 from sqlalchemy_public_id.keys import ClusterKey, Range, cluster_key

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, MetaData, delete, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
-from support.depots import hexes, migrate, models
+from support.cluster_models import hexes, migrate, models
 from support.marks import SERVERS, on
 
 from sqlalchemy_public_id import ConfigurationError

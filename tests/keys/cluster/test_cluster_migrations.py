@@ -13,9 +13,9 @@ from alembic.operations.ops import UpgradeOps
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
-from support.depots import hexes, migrate, models
+from support.cluster_models import hexes, migrate, models
+from support.cluster_tables import NAME, Parcels
 from support.marks import SERVERS, on
-from support.parcel_table import NAME, Parcels
 from support.projects import Project, downgrade_of, upgrade_of
 
 from sqlalchemy_public_id import ConfigurationError

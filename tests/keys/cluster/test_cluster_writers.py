@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, MetaData, delete, event, insert, select, text
 from sqlalchemy.orm import Session
-from support.depots import hexes, migrate, models
+from support.cluster_models import hexes, migrate, models
 from support.marks import SERVERS, on
 from support.private_servers import wait_until
 

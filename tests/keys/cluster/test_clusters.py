@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.async_tables import session_on
-from support.depots import hexes, models
+from support.cluster_models import hexes, models
 from support.marks import SERVERS, on
 from support.servers import ASYNC_DRIVERS
 

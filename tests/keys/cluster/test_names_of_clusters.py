@@ -10,9 +10,9 @@ from alembic.autogenerate import produce_migrations
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped
+from support.cluster_tables import Parcels
 from support.marks import SERVERS, on
 from support.odd_names import NAMES, beside
-from support.parcel_table import Parcels
 
 import sqlalchemy_public_id.alembic  # noqa: F401  Alembic before 1.18 needs to be told
 from sqlalchemy_public_id import audit
