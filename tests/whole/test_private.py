@@ -38,7 +38,7 @@ from sqlalchemy.orm.interfaces import UserDefinedOption
 from sqlalchemy.util import greenlet_spawn
 from support.marks import before_sqlalchemy, fast_ways
 
-from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _private, bulk
+from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _private, bulk, testing
 from sqlalchemy_public_id._private import IS_FAST
 from sqlalchemy_public_id.guard.checks import refuse_mistakes
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, mapped_classes
@@ -101,6 +101,22 @@ def test_sentinel_of_the_application() -> None:
     sentinels = [model.__table__._sentinel_column for model in (Thing, Other)]  # type: ignore[attr-defined]  # a Table
 
     assert sentinels == [table.c.public_id if IS_FAST else None, Other.__table__.c._sentinel]
+
+
+def test_parameters_of_a_whole_statement(engine: Engine) -> None:
+    """The rows of a batch are told apart from the parameters that its statement has once."""
+    taken = "a" * 12
+    query = insert(Thing).returning(Thing.name, Thing.public_id, literal(3) + Thing.id)
+    with Session(engine) as session:
+        session.add(Thing(public_id=taken))
+        session.flush()
+        with testing.fixed_ids(Thing, "b" * 12, taken, "c" * 12, taken, "d" * 12):
+            paged = query.execution_options(insertmanyvalues_page_size=2)
+            returned = session.execute(paged, [{"name": str(number)} for number in range(5)]).all()
+
+        stored = session.execute(select(Thing.name, Thing.public_id).where(Thing.name.is_not(None))).all()
+        assert sorted(stored) == sorted((name, public_id) for name, public_id, _ in returned)
+        assert len({public_id for _, public_id in stored} - {taken}) == 5
 
 
 # --- lookups

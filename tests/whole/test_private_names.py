@@ -77,6 +77,7 @@ def run(database: str, *rules: list[str]) -> list[str]:
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert found["rewritten"], f"SQLAlchemy has nothing of {rules} any more: take it from the list"
     assert found["failures"] == []
+    assert len(found["warned"]) == len(set(found["warned"])), "it warns twice of one effect"
     return list(found["warned"])
 
 
