@@ -176,7 +176,7 @@ REFUSED: list[tuple[list[Any], dict[str, object], str]] = [
     ([Uuid7], {"prefix": "a", "separator": "x"}, "contains the separator 'x'"),
     ([Uuid7], {"prefix": "a", "separator": "-", "encoding": "hyphenated"}, "contains the separator '-'"),
     ([Uuid7], {"prefix": "a", "separator": "A", "encoding": "hex"}, "contains the separator 'A'"),
-    ([Uuid7], {"prefix": "a", "separator": None}, "the separator None"),
+    ([Uuid7], {"prefix": "a", "separator": None}, "the separator None is not allowed"),
 ]
 
 

@@ -259,7 +259,8 @@ class Format(Value, ABC):
         return self._explain(text[len(self._lead) :])
 
     def _refuse_separator_in(self, characters: str, what: str, advice: str) -> None:
-        if self.prefix is not None and set(str(self.separator)) & set(characters):
+        is_text = isinstance(self.separator, str)  # _describe() refuses what is none
+        if self.prefix is not None and is_text and set(self.separator) & set(characters):
             raise ConfigurationError(
                 f"the {what} contains the separator {self.separator!r}, so the end of the prefix would be ambiguous; "
                 f"use a separator such as {advice}"
