@@ -221,7 +221,7 @@ class Player(Judge):
         """Do what programs do after an error: roll back to the savepoint if there is one, else the transaction."""
         self.wishes += wishes
         is_inside = len(self.levels) > 1 and isinstance(error, Exception) and self.op.name not in {"undo", "release"}
-        is_lost = getattr(error, "connection_invalidated", False)
+        is_lost = any(each.fault is not None and each.fault.trouble == "lost" for each in self.driver.incidents)
         if is_inside and not is_lost and self.op.name != "commit" and self._undo_savepoint(wishes):
             return
         self.levels[-1][1].extend(wishes)
