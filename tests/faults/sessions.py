@@ -229,7 +229,7 @@ class Player(Judge):
         try:
             self.session.rollback()
         except BaseException as second:
-            if before == len(self.driver.incidents):
+            if before == len(self.driver.incidents) and not is_lost:  # which a new cursor tells once more
                 self.report("rollback() raises", repr(second))
             with suppress(BaseException):
                 self.session.close()
