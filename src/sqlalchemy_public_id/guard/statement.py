@@ -141,10 +141,12 @@ def _id_parameters(insert: Insert, names: list[str], places: Places) -> Iterator
     defaults = {name: column for name, column in places.defaults.items() if is_public_id(column)}
     for name, column in defaults.items():
         yield IdParameter(name, column, is_default=True)
-    for column in public_id_columns(insert.table):
+    # an INSERT of the ORM into one table of a joined inheritance has the statement for the model
+    table = next((column.table for column in defaults.values()), insert.table)
+    for column in public_id_columns(table):
         # the rows after the first of insert().values([…]) have parameters like public_id_m1; a column may be called so
         name_of_row = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
-        others = {other.key for other in insert.table.columns if other is not column}
+        others = {other.key for other in table.columns if other is not column}
         for name in filter(name_of_row.fullmatch, names):
             if name not in others and name not in defaults:
                 yield IdParameter(name, column, is_default=False)
