@@ -41,7 +41,7 @@ def main(
 ) -> None:
     """Put each slip of FILES into a copy of the library, and run the tests that execute its lines: one has to fail.
 
-    FILES are those of tools/mutants/slips unless others are given. The results are kept in .cache/mutants/trials.json.
+    FILES are slips.toml unless others are given. The results are kept in .cache/mutants/trials.json.
     The exit status is 1 if a slip survives that a test has killed the last time.
     """
     console, results = Console(soft_wrap=True, highlight=False, markup=False), CACHE / "trials.json"

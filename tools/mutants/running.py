@@ -28,7 +28,7 @@ else:
 __all__ = ["CACHE", "OUTCOMES", "Slip", "Trial", "cover", "read_slips", "run", "tests_of"]
 
 ROOT = Path(__file__).parents[2]
-SLIPS = Path(__file__).with_name("slips")
+SLIPS = Path(__file__).with_name("slips.toml")
 CACHE = ROOT / ".cache" / "mutants"
 OUTCOMES = ("killed", "survived", "timeout", "unsure", "stale", "broken")
 """``timeout``: a test does not end. ``unsure``: the test passes alone, or fails without the slip, too. ``stale``: the
@@ -72,7 +72,7 @@ class Trial:
 
 def read_slips(files: Sequence[Path] = ()) -> Iterator[Slip]:
     """Yield the slips of *files*, or all: ``before`` stands once in its module, and becomes ``after``."""
-    for file in files or sorted(SLIPS.glob("*.toml")):
+    for file in files or [SLIPS]:
         for row in tomllib.loads(file.read_text(encoding="utf-8"))["slip"]:
             path = f"src/sqlalchemy_public_id/{row['file']}"
             source = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
