@@ -367,6 +367,33 @@ def test_places(method: str, path: str, sent: dict[str, Any], place: Any) -> Non
         asked(app, "/orders", method="POST", json={"number": UNKNOWN[-5:]})  # any number may end an id
 
 
+@pytest.mark.parametrize(
+    ("sent", "place"),
+    [
+        ({"data": {"note": "x", "product": UNKNOWN}}, ["body", "product"]),
+        ({"data": {"product": UNKNOWN}, "files": {"scan": b"x"}}, ["body", "product"]),
+        ({"data": {"note": "x"}, "files": {"scan": UNKNOWN.encode()}}, ["body", "product_public_id"]),
+    ],
+    ids=["urlencoded", "multipart", "in a file"],
+)
+def test_place_in_a_form(sent: dict[str, Any], place: Any) -> None:
+    """The place in a form is the name of its field; a file is not searched, so that the id may be in it."""
+    pytest.importorskip("python_multipart")
+    app = FastAPI()
+    install(app)
+
+    @app.post("/orders")
+    async def order(request: Request) -> None:
+        await request.form()
+        raise PublicIdNotFound(ProductId(UNKNOWN), model="Product", field="Line.product_public_id")
+
+    (response,) = asked(app, "/orders", method="POST", **sent)
+
+    assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, place)
+    with pytest.raises(ConfigurationError, match="not from the request"):
+        asked(app, "/orders", method="POST", data={"note": "x"})
+
+
 @pytest.mark.parametrize(("query", "name"), [("", "product_public_id"), (f"product={UNKNOWN}", "product")])
 def test_web_socket(query: str, name: str) -> None:
     """A web socket is denied with the place in its query, for it has no body."""

@@ -102,7 +102,8 @@ async def _of_the_body(request: Request) -> tuple[list[tuple[Place, Any]], bool]
     with anyio.move_on_after(_PATIENCE):  # a stream that was read to its end would wait for the client to go
         try:
             if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
-                parts = [(("body", name), one) for name, one in (await request.form()).multi_items()]
+                async with request.form() as form:  # which closes its files
+                    parts = [(("body", name), one) for name, one in form.multi_items()]
                 return parts, all(isinstance(one, str) for _, one in parts)
             if await request.body():
                 parts = [(("body",), await request.json())]
