@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from fastapi import Depends, FastAPI, Header, HTTPException
 from sqlalchemy import Connection, Engine, ForeignKey, MetaData, String, true, update
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -317,6 +317,27 @@ def test_scoped_session_of_a_request(clients: Engine, path: str) -> None:
 
     assert asyncio.run(story()) == [["Ada", True], ["Eve", True]]
     assert clients.pool.checkedout() == before  # type: ignore[attr-defined]
+
+
+def test_async_scoped_session(async_engine: AsyncEngine) -> None:
+    """An ``async_scoped_session`` finds rows, and is awaited for responses, as the session that it has."""
+    db = async_scoped_session(async_sessionmaker(async_engine), scopefunc=asyncio.current_task)
+    app = FastAPI()
+
+    @app.get("/clients/{client_id}")
+    async def there(client: Annotated[Client, Depends(by_public_id(Client, session=lambda: db))]) -> Any:
+        answers = [await ClientOut.of(db, client), *await ClientOut.many(db, [client])]
+        await db.remove()
+        return answers
+
+    async def story() -> list[Any]:
+        async with session_on(async_engine, Base.metadata) as session:
+            await session.run_sync(fill)
+            return await asking(app, f"/clients/{ADA}", f"/clients/{UNKNOWN}")
+
+    found, unknown = asyncio.run(story())
+    assert [each["name"] for each in found.json()] == ["Ada", "Ada"]
+    assert unknown.status_code == 404
 
 
 def test_many_requests_at_once(clients: Engine) -> None:

@@ -30,7 +30,7 @@ from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
-from sqlalchemy_public_id.orm.inspection import checked_condition
+from sqlalchemy_public_id.orm.inspection import checked_condition, unscoped
 from sqlalchemy_public_id.pydantic_schema import json_schema_of
 from sqlalchemy_public_id.typed import TypedId
 
@@ -125,7 +125,7 @@ def by_public_id(
         def find(sync: Session) -> tuple[Any, bool]:
             return find_row(sync, model, given[param], legacy_keys, attribute=attribute, **load)
 
-        own = given[session]
+        own = unscoped(given[session])
         obj, is_old = await (own.run_sync(find) if hasattr(own, "run_sync") else sync_to_thread(find, own))
         if obj is None:
             raise _NoRow(given[param], model=model.__name__)

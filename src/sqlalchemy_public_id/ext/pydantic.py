@@ -45,7 +45,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.orm.inspection import AnySession, session_of
+from sqlalchemy_public_id.orm.inspection import AnySession, session_of, unscoped
 from sqlalchemy_public_id.typed import TypedId
 
 with require("pydantic"):
@@ -181,6 +181,7 @@ class PublicModel(BaseModel):
 
         References are loaded together with those of the session's other objects, as attributes load them.
         """
+        session = unscoped(session)
         if hasattr(session, "run_sync"):
             awaited: Coroutine[Any, Any, Self] = session.run_sync(cls.of, obj)
             return awaited
@@ -201,7 +202,7 @@ class PublicModel(BaseModel):
 
         With an ``AsyncSession``, await the call.
         """
-        rows = list(objects)
+        session, rows = unscoped(session), list(objects)
         if hasattr(session, "run_sync"):
             awaited: Coroutine[Any, Any, list[Self]] = session.run_sync(cls.many, rows)
             return awaited
@@ -266,6 +267,7 @@ class Page(BaseModel, Generic[P]):
 
         With an ``AsyncSession``, await the call.
         """
+        session = unscoped(session)
         if hasattr(session, "run_sync"):
             awaited: Coroutine[Any, Any, Self] = session.run_sync(cls.of, page)
             return awaited

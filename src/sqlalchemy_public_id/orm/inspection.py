@@ -168,6 +168,12 @@ def session_of(session: Session | scoped_session[Session]) -> Session:
     return session() if isinstance(session, scoped_session) else session
 
 
+def unscoped(session: Any) -> Any:
+    """Return the session of a ``scoped_session`` or an ``async_scoped_session``, and any other object as it is."""
+    # not by its class: the module of the asynchronous one cannot be imported without greenlet
+    return session() if callable(session) and hasattr(session, "registry") else session
+
+
 def connection_to_write(session: Session, mapper: Mapper[Any]) -> Connection:
     """Return the connection on which *session* inserts rows of *mapper*: ``get_bind()`` sees an INSERT."""
     return session.connection(bind_arguments={"mapper": mapper, "clause": insert(cast("Table", mapper.local_table))})
