@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 from sqlalchemy import MetaData, inspect
 from support import command
+from support.marks import on
 from support.people import People
 from support.projects import Project
 
@@ -35,6 +36,15 @@ def changes(statements: list[str]) -> list[str]:
 
 def plan(people: People, *arguments: str) -> Result:
     return command.run("plan", people.engine.url.render_as_string(hide_password=False), "person", *arguments)
+
+
+@on("sqlite")
+def test_writers_wait_for_a_copy(people: People) -> None:
+    """On SQLite the plan says that the index and the copy keep other writers waiting until they end."""
+    output = plan(people).output
+
+    assert "add the column (lock: all others wait for milliseconds)" in output
+    assert output.count("(lock: writers wait until it ends)") == 2
 
 
 def test_steps_in_the_log(people: People, caplog: pytest.LogCaptureFixture) -> None:

@@ -158,7 +158,7 @@ def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: E
         people.add(allow_lock=True, dry_run=True)
     rebuild = next(step for step in plan.value.report.steps if "forbid NULL" in step.name)
     assert rebuild.statements[0].endswith(", ALGORITHM=COPY") == (engine.name == "mysql")
-    assert rebuild.lock == "writers may wait until it ends"
+    assert rebuild.lock == "writers wait until it ends"
 
     people.add(allow_lock=True)
     people.check_complete(3)

@@ -31,6 +31,8 @@ class Lock(enum.Enum):
     """Only other changes of the table wait. The statement is long, and waits for open transactions."""
     REWRITE = enum.auto()
     """Everything that uses the table waits at the beginning and at the end of a long statement of MySQL or MariaDB."""
+    WRITERS = enum.auto()
+    """All other writers of the database wait until the statements end: SQLite has one writer at a time."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ LOCKS = {
     Lock.STRONG: "all others wait for milliseconds",
     Lock.BUILD: "other changes of the table wait",
     Lock.REWRITE: "all others wait for milliseconds at its beginning and its end",
+    Lock.WRITERS: "writers wait until it ends",
 }
-_ALLOWED = "writers may wait until it ends"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _steps(scene: Scene) -> Iterator[PlannedStep]:
         for of_phase, step in scene.steps:
             if of_phase == phase:
                 is_allowed = step.lock is Lock.REWRITE and scene.consent.allow_lock
-                lock = _ALLOWED if is_allowed else LOCKS[step.lock]
+                lock = LOCKS[Lock.WRITERS if is_allowed else step.lock]
                 yield PlannedStep(phase, step.name, lock, tuple(step.statements(scene.state)))
 
 

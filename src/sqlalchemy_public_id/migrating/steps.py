@@ -200,9 +200,9 @@ def list_statements(steps: Sequence[Step], session: Session, state: State) -> It
         seconds = session.timeout_of(step)
         if step.probe:
             yield step.probe
-        if step.lock is not Lock.STRONG:
+        if step.lock in (Lock.BUILD, Lock.REWRITE):
             yield session.lock_limit(seconds)
         yield from step.statements(state)
-        if step.lock is not Lock.STRONG:
+        if step.lock in (Lock.BUILD, Lock.REWRITE):
             yield session.lock_limit(session.patience.lock_timeout)
     yield from before

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
-from sqlalchemy_public_id.migrating.plan import Plan, Scene, Step, step_if
+from sqlalchemy_public_id.migrating.plan import Lock, Plan, Scene, Step, step_if
 from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression, is_generated
 from sqlalchemy_public_id.migrating.session import send
 from sqlalchemy_public_id.migrating.sqlite.create_table import (
@@ -51,7 +51,7 @@ class SQLitePlan(Plan):
         table = self.quoted(self.target.table)  # without its schema, which stands before the name of the index
         create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
         return [
-            step_if("build the unique index", lambda state: not state.index, create),
+            step_if("build the unique index", lambda state: not state.index, create, Lock.WRITERS),
             self._copy(
                 "copy the table, with NOT NULL",
                 edit,
@@ -178,7 +178,7 @@ class SQLitePlan(Plan):
         def statements(state: State) -> list[str]:
             return [*self._copied(state, edit, fills_stragglers)] if is_needed(state) else []
 
-        return Step(name, statements)
+        return Step(name, statements, Lock.WRITERS)
 
     def _copied(self, state: State, edit: Callable[[str, State], str], fills_stragglers: bool) -> Iterator[str]:
         name, schema, stored = self.target.table, self.schema or "main.", state.stored
