@@ -159,7 +159,7 @@ def test_told_extras(python: str, failed: dict[str, str | None], distribution: P
 
 def test_licences_of_what_is_installed(distribution: PathDistribution) -> None:
     """The documentation lists the licence of each package that is required, always or by an extra."""
-    page = (ROOT / "docs/background/how-it-is-proven.md").read_text(encoding="utf-8").partition("## Licences")[2]
+    page = (ROOT / "docs/background/how-it-is-proven.md").read_text(encoding="utf-8").partition("## Licenses")[2]
     listed = {name.lower() for name in re.findall(r"`([\w-]+)`", page)}
     required = {re.split("[^A-Za-z0-9-]", line)[0].lower() for line in distribution.requires or ()}
 
