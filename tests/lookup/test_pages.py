@@ -196,20 +196,20 @@ NO_IDS: list[Any] = ["", "1", 1, True, POSTS[0].upper(), f"{POSTS[0]}\n", "a" * 
 
 
 @pytest.mark.parametrize("field", ["after", "before"])
-def test_cursor_of_no_row(db: Session, statements: list[str], field: str) -> None:
+@pytest.mark.parametrize("cursor", [UNKNOWN, POSTS[5], *NO_IDS], ids=lambda value: repr(value)[:30])
+def test_cursor_of_no_row(db: Session, statements: list[str], field: str, cursor: Any) -> None:
     """A cursor that belongs to no row, or no longer, is an error that names the argument; no page is made up.
 
     The database is not asked for what cannot be an id of the model.
     """
     db.delete(lookup.get_one(db, Post, POSTS[5]))
     db.commit()
-    for cursor, sent in ((UNKNOWN, 2), (POSTS[5], 2), *((cursor, 0) for cursor in NO_IDS)):
-        statements.clear()
-        with pytest.raises(PublicIdNotFound) as caught:
-            lookup.page(db, Post, limit=3, **{field: cursor})
-        assert (caught.value.field, caught.value.value, caught.value.model) == (field, cursor, "Post")
-        assert len(str(caught.value)) < 500
-        assert len(statements) == sent
+    statements.clear()
+    with pytest.raises(PublicIdNotFound) as caught:
+        lookup.page(db, Post, limit=3, **{field: cursor})
+    assert (caught.value.field, caught.value.value, caught.value.model) == (field, cursor, "Post")
+    assert len(str(caught.value)) < 500
+    assert len(statements) == (0 if cursor in NO_IDS else 2)
 
 
 @pytest.mark.backend

@@ -140,8 +140,9 @@ def test_shown_and_pickled_by_name() -> None:
     format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
     names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
 
-    for twin in (eval(repr(format), names), pickle.loads(pickle.dumps(format)), format.named()):
-        assert (twin, twin.pattern, twin.allocator) == (format, format.pattern, "order")
+    twins = [eval(repr(format), names), pickle.loads(pickle.dumps(format)), format.named()]
+    assert [(twin, twin.pattern, twin.allocator) for twin in twins] == [(format, format.pattern, "order")] * 3
+    for twin in twins:
         with pytest.raises(ConfigurationError, match=r"'order' .* write CoprimeKey\(BlockAllocator\(engine, 'order'"):
             twin.generate()
     assert copy.deepcopy(format) is copy.copy(format) is format
