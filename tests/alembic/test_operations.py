@@ -263,7 +263,8 @@ def test_one_transaction_for_all_migrations(new_people: Callable[..., People], e
 
 
 @on("postgresql", "mysql", "mariadb")
-def test_settings_of_the_connection_stay(new_people: Callable[..., People], engine: Engine) -> None:
+@pytest.mark.parametrize("of", ["server", "user"])
+def test_settings_of_the_connection_stay(new_people: Callable[..., People], engine: Engine, of: str) -> None:
     """Timeouts, mode and isolation of the connection are what they were, also those that the user has set."""
     people = new_people()
     names = {
@@ -279,17 +280,16 @@ def test_settings_of_the_connection_stay(new_people: Callable[..., People], engi
     of_user = {"postgresql": ["SET lock_timeout = '7s'"]}.get(
         engine.name, ["SET lock_wait_timeout = 77", "SET innodb_lock_wait_timeout = 9", "SET sql_mode = ''"]
     )
-    for first in ([], of_user):
-        with engine.connect() as connection:
-            for statement in first:
-                send(connection, statement)
-            before = settings(connection)
-            connection.commit()
-            with migrating(connection) as op:
-                people.say(op, "add_public_id")
-                people.say(op, "drop_public_id")
-            assert settings(connection) == before
-            connection.invalidate()
+    with engine.connect() as connection:
+        for statement in of_user if of == "user" else []:
+            send(connection, statement)
+        before = settings(connection)
+        connection.commit()
+        with migrating(connection) as op:
+            people.say(op, "add_public_id")
+            people.say(op, "drop_public_id")
+        assert settings(connection) == before
+        connection.invalidate()
 
 
 # --- ways to say it

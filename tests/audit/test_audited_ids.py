@@ -70,7 +70,7 @@ def test_ids_of_an_unknown_format(
 
     assert ("" if finding is None else finding.message).startswith(message)
     assert ("" if finding is None else str(finding.remedy)) == remedy
-    assert finding is None or finding.severity == "warning"
+    assert (None if finding is None else finding.severity) == ("warning" if message else None)
 
 
 # --- models

@@ -201,10 +201,13 @@ def formats(page: Page) -> Page:
 
 def test_the_whole_id(formats: Page) -> None:
     """A double click anywhere on an id selects the whole of it, in every format."""
-    for name, format in FORMATS.items():
-        element = formats.browser.find_element(By.XPATH, f"//table[@id='formats']//tr[td[1]='{name}']//code")
-        assert format.is_valid(element.text)
-        assert formats.selected(element) == {element.text}
+    path = "//table[@id='formats']//tr[td[1]='{}']//code"
+    elements = {name: formats.browser.find_element(By.XPATH, path.format(name)) for name in FORMATS}
+    ids = {name: element.text for name, element in elements.items()}
+    assert {name: id for name, id in ids.items() if not FORMATS[name].is_valid(id)} == {}
+    assert {name: formats.selected(element) for name, element in elements.items()} == {
+        name: {ids[name]} for name in ids
+    }
 
 
 def test_only_a_part_of_a_hyphenated_uuid(formats: Page) -> None:

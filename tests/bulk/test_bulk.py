@@ -130,11 +130,8 @@ def test_nothing_is_loaded_afterwards(session: Session, others: None, statements
     """Key, ids and values can be read without another statement."""
     wide = insert_in_bulk(session, Wide, [{"text": str(number)} for number in range(3)])
     del statements[:]
-    for each in wide:
-        assert each.id
-        assert None not in (each.public_id, each.slug)
-        assert (each.made, each.served, each.flag) == ("made", "served", None)
-
+    assert [each for each in wide if None in (each.id, each.public_id, each.slug)] == []
+    assert [(each.made, each.served, each.flag) for each in wide] == [("made", "served", None)] * 3
     assert not statements
 
 

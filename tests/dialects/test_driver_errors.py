@@ -199,11 +199,9 @@ def test_entry_of_postgresql(detail: str | None, entry: tuple[str, str] | None) 
     of_asyncpg = type("OfAdapter", (Exception,), {"sqlstate": "23505"})()
     names = {"constraint_name": "uq_user_public_id", "detail": detail}
     of_asyncpg.__cause__ = type("OfAsyncpg", (Exception,), names)()
-    for error in (OfPsycopg("23505", detail), of_pg8000, of_asyncpg):
-        violation = PostgreSQL().violation(error)
+    found = [PostgreSQL().violation(error) for error in (OfPsycopg("23505", detail), of_pg8000, of_asyncpg)]
 
-        assert violation is not None
-        assert (violation.constraint, violation.entry) == ("uq_user_public_id", entry)
+    assert [each and (each.constraint, each.entry) for each in found] == [("uq_user_public_id", entry)] * 3
 
 
 @pytest.mark.parametrize("make", [of_mysql, of_mariadb_connector, of_mysql_connector])

@@ -126,14 +126,13 @@ def test_typed_id(strict: bool | None) -> None:
     """A typed id is a type of field: a text or an id becomes an id, also in strict mode."""
     adapter = TypeAdapter(PayeeId)
 
-    for found in (
+    found = [
         adapter.validate_python(TEXT, strict=strict),
         adapter.validate_python(PayeeId(TEXT), strict=strict),
         adapter.validate_json(f'"{TEXT}"', strict=strict),
         adapter.validate_strings(TEXT, strict=strict),
-    ):
-        assert found == TEXT
-        assert type(found) is PayeeId
+    ]
+    assert [(type(each), each) for each in found] == [(PayeeId, TEXT)] * 4
 
 
 def test_schema_of_a_typed_id() -> None:

@@ -13,12 +13,12 @@ from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.orm import Mapped, registry
 from sqlalchemy.types import NullType
 from sqlmodel import Field, Relationship, Session, SQLModel, select
+from support.purchases import differing
 from support.rows import agree
 
 from sqlalchemy_public_id import (
     ConfigurationError,
     Format,
-    IdempotencyConflict,
     ImmutablePublicId,
     InvalidPublicId,
     NanoId,
@@ -138,7 +138,7 @@ def test_columns(engine: Engine, db: Session) -> None:
     assert list(columns) == ["id", "public_id", "name", "team_id"]
     assert unique == "uq_hero_public_id"
     assert columns["public_id"]["nullable"] is False
-    assert engine.name == "sqlite" or str(columns["id"]["type"]).startswith("BIGINT")
+    assert str(columns["id"]["type"]).startswith("INTEGER" if engine.name == "sqlite" else "BIGINT")
     assert str(columns["team_id"]["type"]) == str(columns["id"]["type"])
 
 
@@ -295,7 +295,7 @@ def test_a_subclass_of_a_table() -> None:
     class EventOut(Event):
         name: str = ""
 
-    assert not hasattr(EventOut, "__table__") or EventOut.__table__ is Event.__table__
+    assert EventOut.__table__ is Event.__table__
     assert "id" not in EventOut.model_json_schema(mode="serialization")["properties"]
 
 
@@ -311,15 +311,15 @@ def test_insert_once(db: Session) -> None:
 
     prize.state, prize.team = "awarded", Team(name="Z")
     db.commit()
-    for again in (
+    repetitions = [
         Prize(public_id=ID, name="Oscar"),
         Prize.model_validate({"public_id": ID, "name": "Oscar"}),
         Prize.model_validate(PrizeIn(public_id=ID, name="Oscar")),
         Prize(public_id=ID, name="Oscar", team=prize.team),
         Prize(public_id=ID, name="Oscar", team_id=prize.team_id),
         Prize(public_id=ID, name="Oscar", team_public_id=prize.team_public_id),
-    ):
-        assert insert_once(db, again) == (prize, False)
+    ]
+    assert [insert_once(db, again) for again in repetitions] == [(prize, False)] * len(repetitions)
 
 
 def test_insert_once_with_other_contents(db: Session) -> None:
@@ -331,18 +331,17 @@ def test_insert_once_with_other_contents(db: Session) -> None:
     assigned = Prize(public_id=ID, name="Oscar")
     assigned.state = "lost"
 
-    for differing, again in (
-        ("name", Prize(public_id=ID, name="Emmy")),
-        ("state", Prize(public_id=ID, name="Oscar", state="new")),
-        ("state", assigned),
-        ("team_public_id", Prize(public_id=ID, name="Oscar", team=other)),
-        ("team_public_id", Prize(public_id=ID, name="Oscar", team_id=other.id)),
-        ("team_public_id", Prize(public_id=ID, name="Oscar", team_id=None)),
-        ("team_public_id", Prize(public_id=ID, name="Oscar", team_public_id=other.public_id)),
-    ):
-        with pytest.raises(IdempotencyConflict) as caught:
-            insert_once(db, again)
-        assert caught.value.differing == (differing,)
+    others = [
+        Prize(public_id=ID, name="Emmy"),
+        Prize(public_id=ID, name="Oscar", state="new"),
+        assigned,
+        Prize(public_id=ID, name="Oscar", team=other),
+        Prize(public_id=ID, name="Oscar", team_id=other.id),
+        Prize(public_id=ID, name="Oscar", team_id=None),
+        Prize(public_id=ID, name="Oscar", team_public_id=other.public_id),
+    ]
+    expected = ["name", "state", "state", *["team_public_id"] * 4]
+    assert [differing(db, each) for each in others] == [(name,) for name in expected]
 
 
 @pytest.mark.parametrize("payload", [{}, {"public_id": None}], ids=["no id", "None"])

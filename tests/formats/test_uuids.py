@@ -63,16 +63,17 @@ def test_texts_for_ever(encoding: str) -> None:
 
 
 @every_encoding
-def test_ours_to_others(encoding: str) -> None:
+@pytest.mark.parametrize(("version", "kind"), [(4, Uuid4), (7, Uuid7)])
+def test_ours_to_others(encoding: str, version: int, kind: type[Uuid4 | Uuid7]) -> None:
     """What is made here is of the right version and variant to the standard library, and has the time of uuid_utils."""
-    for version, format in ((4, Uuid4(encoding=encoding)), (7, Uuid7(encoding=encoding))):
-        for text in [*format.generate_many(50), *(format.generate() for _ in range(50))]:
-            value = uuid.UUID(int=format.to_int(text))
+    format = kind(encoding=encoding)
+    for text in [*format.generate_many(50), *(format.generate() for _ in range(50))]:
+        value = uuid.UUID(int=format.to_int(text))
 
-            assert (value.version, value.variant) == (version, uuid.RFC_4122)
-            if isinstance(format, Uuid7):
-                milliseconds = uuid_utils.UUID(int=value.int).timestamp
-                assert format.timestamp(text).timestamp() * 1000 == pytest.approx(milliseconds, abs=0.5)
+        assert (value.version, value.variant) == (version, uuid.RFC_4122)
+        if isinstance(format, Uuid7):
+            milliseconds = uuid_utils.UUID(int=value.int).timestamp
+            assert format.timestamp(text).timestamp() * 1000 == pytest.approx(milliseconds, abs=0.5)
 
 
 def of_a_test() -> list[str]:
@@ -99,8 +100,8 @@ def test_random_bits(format: Uuid4 | Uuid7, make: Callable[[], list[str]], fixed
     """Of the bits that are not fixed, each is a one in about half of all ids."""
     numbers = [format.to_int(text) for text in make()]
 
-    for bit in {*range(128)} - fixed:
-        assert 1700 < sum(number >> bit & 1 for number in numbers) < 2300
+    ones = {bit: sum(number >> bit & 1 for number in numbers) for bit in {*range(128)} - fixed}
+    assert {bit: count for bit, count in ones.items() if not 1700 < count < 2300} == {}
 
 
 # --- ULIDs
@@ -171,14 +172,13 @@ def test_valid_typeids(vector: dict[str, str]) -> None:
 @pytest.mark.parametrize("vector", vectors("invalid", 21))
 def test_invalid_typeids(vector: dict[str, str]) -> None:
     """An invalid TypeID is refused: its prefix cannot be declared, or the rest is malformed."""
-    prefix, found, _ = vector["typeid"].rpartition("_")
+    assert not JetifyTypeId().is_valid(vector["typeid"])
     try:
-        format = JetifyTypeId(prefix)
+        format = JetifyTypeId(vector["typeid"].rpartition("_")[0])
     except ConfigurationError:
         return
     with pytest.raises(InvalidPublicId):
         format.validate(vector["typeid"])
-    assert not found or not JetifyTypeId().is_valid(vector["typeid"])
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "ab", "a__b", "a" * 63])

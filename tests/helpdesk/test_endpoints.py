@@ -87,6 +87,7 @@ async def test_filters(desk: Desk) -> None:
     ada, *_ = await desk.ids(User)
     billing, *_ = await desk.ids(Tag)
     every = (await desk.ada.get("/tickets", params={"limit": 100})).json()["items"]
+    found, expected = [], []
     for status, assignee, tag in (
         (["open"], None, None),
         (["open", "waiting"], ada, None),
@@ -95,15 +96,17 @@ async def test_filters(desk: Desk) -> None:
     ):
         given = {"status": status, "assignee_public_id": assignee, "tag": tag, "limit": "100"}
         page = (await desk.ada.get("/tickets", params={name: value for name, value in given.items() if value})).json()
-        expected = [
+        found.append((page["items"], page["total"]))
+        chosen = [
             ticket
             for ticket in every
             if (not status or ticket["status"] in status)
             and assignee in (None, ticket["assignee_public_id"])
             and tag in (None, *(one["public_id"] for one in ticket["tags"]))
         ]
-        assert page["items"] == expected
-        assert 0 < page["total"] == len(expected) < 30
+        expected.append((chosen, len(chosen)))
+    assert found == expected
+    assert [0 < total < 30 for _, total in expected] == [True] * 4
 
 
 @story
@@ -134,15 +137,11 @@ async def test_a_change_of_a_ticket(desk: Desk) -> None:
     read = (await desk.ada.get(path)).json()
     assert [tag["name"] for tag in read["tags"]] == ["billing", "question"]
     assert (await desk.ada.patch(path, json={"assignee_public_id": None})).json()["assignee_public_id"] is None
-    for name, value, inside in (
-        ("subject", None, []),
-        ("status", "lost", []),
-        ("assignee_public_id", UNKNOWN_USER, []),
-        ("tags", [tags[0], "tag_00000000"], [1]),
-    ):
-        refused = await desk.ada.patch(path, json={name: value})
-        assert refused.status_code == 422
-        assert refused.json()["detail"][0]["loc"] == ["body", name, *inside]
+    wrong = {"subject": None, "status": "lost", "assignee_public_id": UNKNOWN_USER, "tags": [tags[0], "tag_00000000"]}
+    refused = [await desk.ada.patch(path, json={name: value}) for name, value in wrong.items()]
+    assert [answer.status_code for answer in refused] == [422] * 4
+    places = [["body", "subject"], ["body", "status"], ["body", "assignee_public_id"], ["body", "tags", 1]]
+    assert [answer.json()["detail"][0]["loc"] for answer in refused] == places
     assert (await desk.ada.get(path)).json() == read | {"assignee_public_id": None}
 
 
@@ -237,8 +236,8 @@ async def test_rows_of_another_organisation(desk: Desk) -> None:
         ("PUT", f"/tickets/{TicketId()}", (their_tag, "tag_00000000"), "tags"),
     ]
     before = (await desk.eve.get(f"/tickets/{theirs}")).json()
+    answers = []
     for method, path, ids, body in attacks:
-        answers = []
         for public_id in ids:
             sent = body
             if isinstance(body, str):
@@ -246,8 +245,9 @@ async def test_rows_of_another_organisation(desk: Desk) -> None:
             desk.statements.clear()
             answer = await desk.ada.request(method, path.format(public_id), json=sent)
             answers.append((answer.status_code, answer.text, len(desk.statements)))
-        assert answers[0] == answers[1], (method, path)
-        assert answers[0][0] in (404, 422) or answers[0][1].startswith('{"items":[],'), answers
+    assert answers[::2] == answers[1::2]
+    assert [status for status, *_ in answers[::2]] == [404, 404, 404, 404, 422, 200, 200, 422, 422, 422, 422]
+    assert [text for status, text, _ in answers if status == 200 and not text.startswith('{"items":[],')] == []
     assert (await desk.eve.get(f"/tickets/{theirs}")).json() == before
     assert len((await desk.eve.get(f"/tickets/{theirs}/comments")).json()["items"]) == 1
     assert len(await desk.ids(Ticket)) == 30
@@ -296,16 +296,19 @@ async def test_what_there_is_not(desk: Desk) -> None:
 @story
 async def test_any_text(desk: Desk) -> None:
     """A text that every database can store comes back as it was; another one is refused before it is sent."""
-    for subject in ("坂本 龍一", "🦆", "' OR 1=1 --", "<script>", "x" * 200):
-        answer = await desk.ada.post("/tickets", json=[{"subject": subject}])
-        assert (answer.status_code, answer.json()[0]["subject"]) == (201, subject)
-    for refused in ("", "x" * 201, "a\0b", "\ud800", None, 1, float("nan")):
-        body = json.dumps([{"subject": refused}])  # httpx would not send all of them
-        assert (await desk.ada.post("/tickets", content=body, headers=AS_JSON)).status_code == 422
+    subjects = ["坂本 龍一", "🦆", "' OR 1=1 --", "<script>", "x" * 200]
+    answers = [await desk.ada.post("/tickets", json=[{"subject": subject}]) for subject in subjects]
+    assert [answer.status_code for answer in answers] == [201] * 5
+    assert [answer.json()[0]["subject"] for answer in answers] == subjects
+    # httpx would not send all of them
+    bodies = [json.dumps([{"subject": each}]) for each in ("", "x" * 201, "a\0b", "\ud800", None, 1, float("nan"))]
+    refused = [await desk.ada.post("/tickets", content=body, headers=AS_JSON) for body in bodies]
+    assert [answer.status_code for answer in refused] == [422] * 7
 
 
 @story
 async def test_no_key_in_the_document(desk: Desk) -> None:
     """The OpenAPI document and the page contain no key."""
-    for path in ("/openapi.json", "/", "/docs"):
-        assert not numbers_in((await desk.anyone.get(path)).text) & await desk.keys()
+    texts = {path: (await desk.anyone.get(path)).text for path in ("/openapi.json", "/", "/docs")}
+    keys = await desk.keys()
+    assert [(path, key) for path, text in texts.items() for key in numbers_in(text) & keys] == []

@@ -74,19 +74,20 @@ def test_row_of_another_tenant(
         assert session.scalars(select(User.name).order_by(User.id)).all() == names
 
 
-def test_repeated_insert_of_their_row(session: Session, tenants: Tenants) -> None:
+@pytest.mark.parametrize("as_function", [False, True], ids=["condition", "function"])
+def test_repeated_insert_of_their_row(session: Session, tenants: Tenants, as_function: bool) -> None:
     """With the id of a row of theirs, the error is one and the same for all contents: none of them is compared."""
     our_id, ours, theirs = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
-    for where in (tenants.where, lambda model: model.organisation_id == our_id):
-        for name in ("Eve", "another"):
-            with pytest.raises(IdempotencyConflict, match="does not meet the condition") as caught:
-                insert_once(session, User(public_id=theirs, organisation_id=our_id, name=name), where=where)
-            assert (caught.value.public_id, caught.value.model, caught.value.differing) == (theirs, "User", ())
-        again = User(public_id=ours, organisation_id=our_id, name="Ada")
-        assert insert_once(session, again, where=where) == (tenants.ada, False)
-        with pytest.raises(IdempotencyConflict) as caught:
-            insert_once(session, User(public_id=ours, organisation_id=our_id, name="Bob"), where=where)
-        assert caught.value.differing == ("name",)
+    where: Any = (lambda model: model.organisation_id == our_id) if as_function else tenants.where
+    for name in ("Eve", "another"):
+        with pytest.raises(IdempotencyConflict, match="does not meet the condition") as caught:
+            insert_once(session, User(public_id=theirs, organisation_id=our_id, name=name), where=where)
+        assert (caught.value.public_id, caught.value.model, caught.value.differing) == (theirs, "User", ())
+    again = User(public_id=ours, organisation_id=our_id, name="Ada")
+    assert insert_once(session, again, where=where) == (tenants.ada, False)
+    with pytest.raises(IdempotencyConflict) as caught:
+        insert_once(session, User(public_id=ours, organisation_id=our_id, name="Bob"), where=where)
+    assert caught.value.differing == ("name",)
     bob, is_new = insert_once(session, User(public_id=UNKNOWN, organisation_id=our_id, name="Bob"), where=where)
     assert (bob.name, is_new) == ("Bob", True)
     session.commit()

@@ -28,10 +28,10 @@ def test_parent(db: Session) -> None:
     assert order.customer_id == ada.id
     db.commit()
 
-    for same in ({"customer": ada}, {"customer_id": ada.id}, {}):
-        assert insert_once(db, Order(public_id=A, **same)) == (order, False)
-    for other in ({"customer": grace}, {"customer_id": grace.id}, {"customer_id": None}):
-        assert differing(db, Order(public_id=A, **other)) == ("customer_id",)
+    same = [{"customer": ada}, {"customer_id": ada.id}, {}]
+    assert [insert_once(db, Order(public_id=A, **each)) for each in same] == [(order, False)] * 3
+    others = [{"customer": grace}, {"customer_id": grace.id}, {"customer_id": None}]
+    assert [differing(db, Order(public_id=A, **other)) for other in others] == [("customer_id",)] * 3
     assert (ada.orders, grace.orders) == ([order], [])
 
 

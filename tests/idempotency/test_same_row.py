@@ -66,7 +66,8 @@ def test_row_that_comes_and_goes(db: Session, engine: Engine) -> None:
 
     order = Order(public_id=A, number="again")
     assert insert_once(db, order) == (order, True)
-    assert seen[-3:] == ["SAVEPOINT", "INSERT", "RELEASE"] or seen[-4:] == ["SAVEPOINT", "INSERT", "RELEASE", "DO"]
+    ending = ["SAVEPOINT", "INSERT", "RELEASE", *["DO"] * (engine.name in {"mysql", "mariadb"})]
+    assert seen[-len(ending) :] == ending
     db.commit()
 
     assert stored(engine) == [A]

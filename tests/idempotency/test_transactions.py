@@ -58,7 +58,7 @@ def test_savepoint_that_is_rolled_back(db: Session, engine: Engine) -> None:
             if is_new:
                 each = Order(public_id=A, customer=ada, lines=[Line()])
             assert insert_once(db, each) == (each, True)
-            assert not is_new or ada.orders == [each]
+            assert ada.orders == ([each] if is_new else [])
             savepoint.rollback()
         assert ada.orders == []
     assert insert_once(db, each) == (each, True)

@@ -76,13 +76,8 @@ def test_all_tables_at_once(project: Project, engine: Engine) -> None:
     error = refused(project, model(engine, "payment", "payment_2026", "car", "vehicle", "customer"))
 
     assert "4 obstacles" in error
-    for problem in (
-        "payment is partitioned",
-        "payment_2026 is a partition",
-        "vehicle inherits, or",
-        "car inherits, or",
-    ):
-        assert f"\n- {problem}" in error
+    problems = ["payment is partitioned", "payment_2026 is a partition", "vehicle inherits, or", "car inherits, or"]
+    assert [problem for problem in problems if f"\n- {problem}" not in error] == []
 
 
 @on("postgresql", "mysql", "mariadb")

@@ -37,8 +37,8 @@ def test_sqladmin(engine: Engine, session: Session) -> None:
     admin.add_view(Orders)
     client = TestClient(app)
     key = session.scalars(select(Customer.id)).one()
-    for path in ("list", f"list?search={ADA}", f"details/{key}"):
-        assert ADA in client.get(f"/admin/customer/{path}").text
+    paths = ["list", f"list?search={ADA}", f"details/{key}"]
+    assert [path for path in paths if ADA not in client.get(f"/admin/customer/{path}").text] == []
     assert ADA not in client.get("/admin/customer/list?search=other").text
     assert client.get("/admin/order/create").status_code == 200
     assert client.post("/admin/customer/create", data={"name": "Grace"}).status_code == 200
@@ -80,8 +80,7 @@ def test_flask_admin(engine: Engine, session: Session) -> None:
     sessions = scoped_session(sessionmaker(engine))
     admin.add_view(Customers(Customer, sessions))
     client = app.test_client()
-    for path in ("", f"?search={ADA}"):
-        assert ADA in client.get(f"/admin/customer/{path}").text
+    assert [path for path in ("", f"?search={ADA}") if ADA not in client.get(f"/admin/customer/{path}").text] == []
     assert ADA not in client.get("/admin/customer/?search=other").text
     assert client.get(f"/admin/customer/edit/?id={MALFORMED}").status_code == 302
     assert client.post("/admin/customer/new/", data={"name": "Grace"}).status_code == 302

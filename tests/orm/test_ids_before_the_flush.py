@@ -55,14 +55,13 @@ def test_each_attribute_has_its_own_early_id(session: Session) -> None:
 
 
 @on("sqlite")
-def test_no_early_id_for_a_loaded_object(session: Session, user: User) -> None:
+@pytest.mark.parametrize("option", [load_only(User.name), defer(User.public_id)], ids=["load_only", "defer"])
+def test_no_early_id_for_a_loaded_object(session: Session, user: User, option: Any) -> None:
     """A stored object whose id is not loaded loads it, rather than making one up."""
     session.expunge_all()
-    for option in (load_only(User.name), defer(User.public_id)):
-        found = session.scalars(select(User).options(option)).one()
-        assert "public_id" not in found.__dict__
-        assert found.public_id == A
-        session.expunge_all()
+    found = session.scalars(select(User).options(option)).one()
+    assert "public_id" not in found.__dict__
+    assert found.public_id == A
 
 
 MOVES: dict[str, Callable[[Session, User], Any]] = {

@@ -166,11 +166,11 @@ def test_pickled_before_the_flush(db: Session) -> None:
     db.flush()
     order = Order(customer_public_id=CUSTOMERS[1], shipping_public_id=ADDRESSES[0])
 
-    for copied in (pickle.loads(pickle.dumps(order)), copy.deepcopy(order)):
-        assert copied.customer_public_id == CUSTOMERS[1]
-        db.add(copied)
-        db.flush()
-        assert copied.customer.public_id == CUSTOMERS[1]
+    copies = [pickle.loads(pickle.dumps(order)), copy.deepcopy(order)]
+    assert [each.customer_public_id for each in copies] == [CUSTOMERS[1]] * 2
+    db.add_all(copies)
+    db.flush()
+    assert [each.customer.public_id for each in copies] == [CUSTOMERS[1]] * 2
 
 
 @pytest.mark.parametrize("name", ["customer", "customer_id"])
@@ -291,12 +291,14 @@ def test_insert_of_rows(db: Session, statements: Statements) -> None:
 
 
 @pytest.mark.backend
-def test_insert_of_unknown_rows(db: Session, statements: Statements) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(UNKNOWN, PublicIdNotFound), ("nonsense", InvalidPublicId), (None, InvalidPublicId)]
+)
+def test_insert_of_unknown_rows(db: Session, statements: Statements, wrong: Any, error: type[Exception]) -> None:
     """An id that belongs to no row, or is malformed, is an error; nothing was written."""
-    for wrong, error in ((UNKNOWN, PublicIdNotFound), ("nonsense", InvalidPublicId), (None, InvalidPublicId)):
-        with pytest.raises(error) as caught:
-            db.execute(insert(Order), [{"customer_public_id": CUSTOMERS[0]}, {"customer_public_id": wrong}])
-        assert caught.value.field == "Order.customer_public_id"
+    with pytest.raises(error) as caught:
+        db.execute(insert(Order), [{"customer_public_id": CUSTOMERS[0]}, {"customer_public_id": wrong}])
+    assert caught.value.field == "Order.customer_public_id"
     assert statements.starting("INSERT") == []
 
 

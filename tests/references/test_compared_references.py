@@ -51,8 +51,7 @@ def test_filter(db: Session) -> None:
     assert notes(db, ref.in_([CUSTOMERS[0], UNKNOWN])) == first
     assert notes(db, ref.not_in({CUSTOMERS[0], UNKNOWN})) == rest
     assert notes(db, ref.in_([])) == notes(db, ref == UNKNOWN) == []
-    for malformed in MALFORMED:
-        assert notes(db, ref == malformed) == notes(db, ref.in_([malformed])) == []
+    assert [text for text in MALFORMED if notes(db, ref == text) + notes(db, ref.in_([text])) != []] == []
     assert notes(db, ref != UNKNOWN) == notes(db, ref.not_in([UNKNOWN])) == everything
     assert notes(db, billing.is_(None)) == notes(db, billing == None) == everything[::3]  # noqa: E711
     assert len(notes(db, billing.is_not(None))) == len(notes(db, billing != UNKNOWN)) == 66

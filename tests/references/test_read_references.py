@@ -150,8 +150,8 @@ def test_refreshed_foreign_keys(db: Session, keys: list[str] | None, way: Litera
     db.connection().execute(update(Address.__table__).where(Address.id == order.billing_id).values(public_id=new))
     getattr(db, way)(order, keys)
 
-    for name in keys or ["billing_id", "shipping_id"]:
-        assert getattr(order, name.replace("_id", "_public_id")) == new
+    names = [name.replace("_id", "_public_id") for name in keys or ["billing_id", "shipping_id"]]
+    assert {name: getattr(order, name) for name in names} == dict.fromkeys(names, new)
 
 
 def test_populated_again(db: Session, statements: list[str]) -> None:
@@ -187,6 +187,7 @@ def test_deferred_foreign_keys(db: Session, statements: Statements) -> None:
     wanted = [CUSTOMERS[number % 10] for number in range(50)]
     query = select(Order).where(Order.note == "late").order_by(Order.id)
 
+    found, sent = [], []
     for options, ask in (
         ([load_only(Order.note)], lambda some: references.load(db, some)),
         ([load_only(Order.note)], lambda some: None),
@@ -196,8 +197,10 @@ def test_deferred_foreign_keys(db: Session, statements: Statements) -> None:
         statements.clear()
         orders = db.scalars(query.options(*options)).all()
         ask(orders)
-        assert [order.customer_public_id for order in orders] == wanted
-        assert len(statements) <= 4
+        found.append([order.customer_public_id for order in orders])
+        sent.append(len(statements))
+    assert found == [wanted] * 3
+    assert max(sent) <= 4, sent
 
     db.expire_all()
     statements.clear()

@@ -195,57 +195,56 @@ def test_read(db: Session, statements: Statements) -> None:
 
 
 @each_way
+@pytest.mark.parametrize("name", REFERENCES)
 @pytest.mark.parametrize("before", ["read", "expired", "unread", "committed", "relationship"])
-def test_written_back(db: Session, before: str) -> None:
+def test_written_back(db: Session, before: str, name: str) -> None:
     """The id that a row has can be written back, and its foreign key stays as it is."""
     keys = stored(db)
-    for name in REFERENCES:
-        one = sale(db)
-        if before == "expired":
-            db.expire(one)
-        elif before == "relationship":
-            getattr(one, references.public_refs(Sale)[name].relationship)
-        elif before == "committed":
-            db.commit()
-        setattr(one, name, getattr(one, name) if before == "read" else REFERENCES[name])
+    one = sale(db)
+    if before == "expired":
+        db.expire(one)
+    elif before == "relationship":
+        getattr(one, references.public_refs(Sale)[name].relationship)
+    elif before == "committed":
         db.commit()
+    setattr(one, name, getattr(one, name) if before == "read" else REFERENCES[name])
+    db.commit()
 
-        assert stored(db) == keys
-        assert getattr(one, name) == REFERENCES[name]
-        db.expunge_all()
+    assert stored(db) == keys
+    assert getattr(one, name) == REFERENCES[name]
 
 
 @each_way
-def test_of_another_row(db: Session, statements: Statements) -> None:
+@pytest.mark.parametrize(("name", "public_id"), REFERENCES.items(), ids=REFERENCES)
+def test_of_another_row(db: Session, statements: Statements, name: str, public_id: str) -> None:
     """The id of a hidden row is unknown to a row that does not refer to it: nothing is written."""
     keys = stored(db, "seen")
-    for name, public_id in REFERENCES.items():
-        setattr(sale(db, "seen"), name, public_id)
-        with pytest.raises(PublicIdNotFound) as caught:
-            db.flush()
-        db.rollback()
-        assert (caught.value.value, caught.value.field) == (public_id, f"Sale.{name}")
-        assert stored(db, "seen") == keys
-        with pytest.raises(PublicIdNotFound):
-            db.execute(insert(Sale), [{"note": "new", name: public_id}])
+    setattr(sale(db, "seen"), name, public_id)
+    with pytest.raises(PublicIdNotFound) as caught:
+        db.flush()
+    db.rollback()
+    assert (caught.value.value, caught.value.field) == (public_id, f"Sale.{name}")
+    assert stored(db, "seen") == keys
+    with pytest.raises(PublicIdNotFound):
+        db.execute(insert(Sale), [{"note": "new", name: public_id}])
     assert statements.starting("UPDATE") == statements.starting("INSERT") == []
 
 
 @pytest.mark.backend
 @each_way
-def test_in_sql(db: Session) -> None:
+@pytest.mark.parametrize(("name", "public_id"), REFERENCES.items(), ids=REFERENCES)
+def test_in_sql(db: Session, name: str, public_id: str) -> None:
     """A query compares and shows what the objects show."""
 
     def notes(condition: Any) -> list[str | None]:
         return list(db.scalars(select(Sale.note).where(condition).order_by(Sale.note)))
 
-    for name, public_id in REFERENCES.items():
-        attribute = getattr(Sale, name)
-        assert notes(attribute == public_id) == notes(attribute.in_([public_id])) == ["hidden"]
-        assert "hidden" not in notes(attribute != public_id) + notes(attribute.not_in([public_id]))
-        assert db.scalars(select(attribute).where(Sale.note == "hidden")).one() == public_id
-        assert notes(attribute.like(f"%{public_id[-5:]}")) == ["hidden"]
-        assert len(db.scalars(select(Sale.note).order_by(attribute)).all()) == 2
+    attribute = getattr(Sale, name)
+    assert notes(attribute == public_id) == notes(attribute.in_([public_id])) == ["hidden"]
+    assert "hidden" not in notes(attribute != public_id) + notes(attribute.not_in([public_id]))
+    assert db.scalars(select(attribute).where(Sale.note == "hidden")).one() == public_id
+    assert notes(attribute.like(f"%{public_id[-5:]}")) == ["hidden"]
+    assert len(db.scalars(select(Sale.note).order_by(attribute)).all()) == 2
 
 
 @pytest.mark.parametrize(
@@ -260,19 +259,19 @@ def test_in_sql(db: Session) -> None:
     ],
     ids=["eager", "selectinload", "joinedload", "deferred", "deferred-eager", "deferred-joinedload"],
 )
-def test_loaded_as_nothing(db: Session, options: list[Any]) -> None:
+@pytest.mark.parametrize("read_first", [True, False], ids=["read", "unread"])
+def test_loaded_as_nothing(db: Session, options: list[Any], read_first: bool) -> None:
     """A relationship that was loaded as ``None`` leaves the reference what it is, also when it is written back."""
     visible = with_loader_criteria(Soft, lambda cls: cls.hidden.is_(False), include_aliases=True)
     keys = stored(db)
-    for read_first in (True, False):
-        db.expunge_all()
-        one = sale(db, "hidden", visible, *options)
-        if read_first:
-            assert one.buyer_public_id == HIDDEN
-        one.buyer_public_id = HIDDEN
-        db.commit()
-        assert stored(db) == keys
+    db.expunge_all()
+    one = sale(db, "hidden", visible, *options)
+    if read_first:
         assert one.buyer_public_id == HIDDEN
+    one.buyer_public_id = HIDDEN
+    db.commit()
+    assert stored(db) == keys
+    assert one.buyer_public_id == HIDDEN
 
 
 # --- rows that cannot be read

@@ -116,9 +116,9 @@ def test_text_in_every_way() -> None:
 def test_pickle_and_copy() -> None:
     """An id comes back from a pickle of any protocol, or a copy, with its type and its text."""
     ids = [TicketId(TEXT)]
-    clones = {protocol: pickle.loads(pickle.dumps(ids, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)}
-    for how, [clone] in {**clones, "copy": copy.copy(ids), "deepcopy": copy.deepcopy(ids)}.items():
-        assert (how, TicketId, TEXT) == (how, type(clone), clone)
+    clones = [pickle.loads(pickle.dumps(ids, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    clones += [copy.copy(ids), copy.deepcopy(ids)]
+    assert [(type(clone), clone) for [clone] in clones] == [(TicketId, TEXT)] * len(clones)
 
 
 # --- parse
@@ -126,8 +126,9 @@ def test_pickle_and_copy() -> None:
 
 def test_parse() -> None:
     """The type follows from the prefix; a type parses its own ids, and an abstract type those of the types below it."""
-    for made in (TicketId(), SeatId(), StationId(), PlatformId()):
-        assert (type(TypedId.parse(str(made))), TypedId.parse(str(made))) == (type(made), made)
+    made = [TicketId(), SeatId(), StationId(), PlatformId()]
+    parsed = [TypedId.parse(str(id)) for id in made]
+    assert (parsed, [*map(type, parsed)]) == (made, [TicketId, SeatId, StationId, PlatformId])
     assert type(TicketId.parse(TEXT)) is TicketId
     with pytest.raises(InvalidPublicId, match=r"it is of type SeatId \(expected tkt_ and 8 of 0-9 a-z\)"):
         TicketId.parse(str(SeatId()))
@@ -153,10 +154,9 @@ def test_parse_of_something_else(text: Any) -> None:
 def test_aliases() -> None:
     """Ids with a former prefix stay valid as they are, and so do older forms; new ones have the present prefix."""
     body = PlatformId().removeprefix("platform_")
-    for prefix in ("track", "gleis", "platform"):
-        text = f"{prefix}_{body}"
-        assert (PlatformId, text) == (type(PlatformId(text)), PlatformId(text))
-        assert (PlatformId, text) == (type(TypedId.parse(text)), TypedId.parse(text))
+    texts = [f"{prefix}_{body}" for prefix in ("track", "gleis", "platform")]
+    assert [PlatformId(text) for text in texts] == [TypedId.parse(text) for text in texts] == texts
+    assert [type(TypedId.parse(text)) for text in texts] == [PlatformId] * 3
 
     class ReturnId(TypedId, format=NanoId(9, prefix="ret").accepting(NanoId(7, prefix="ret")), aliases=("back",)): ...
 

@@ -274,16 +274,15 @@ WRITES: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("way", WRITES)
-def test_malformed_text_is_not_written(accounts: Session, statements: list[str], way: str) -> None:
+@pytest.mark.parametrize("name", [name for name in MALFORMED if name != "other case"])
+def test_malformed_text_is_not_written(accounts: Session, statements: list[str], way: str, name: str) -> None:
     """A malformed id is refused by its own error before anything is sent."""
     accounts.connection()
-    for text in MALFORMED.values():
-        if text != SHORT.upper():
-            statements.clear()
-            with pytest.raises(InvalidPublicId) as caught:
-                accounts.connection().execute(WRITES[way](text))
-            assert caught.value.value == text
-            assert not statements
+    statements.clear()
+    with pytest.raises(InvalidPublicId) as caught:
+        accounts.connection().execute(WRITES[way](MALFORMED[name]))
+    assert caught.value.value == MALFORMED[name]
+    assert not statements
 
 
 class OwnId(PublicIdType):

@@ -160,9 +160,10 @@ def test_table_works_on_without_the_library(engine: Engine, create: Callable[[Me
     subprocess.run([sys.executable, "-c", preamble + "\n".join(after)], check=True)
 
     with Session(engine) as session:
-        for model in (names["OldCustomer"], names["OldOrder"]):
-            assert len({row.public_id for row in session.scalars(select(model))}) == 2
-            assert all(model.__public_id__.is_valid(row.public_id) for row in session.scalars(select(model)))
+        models = names["OldCustomer"], names["OldOrder"]
+        stored = {model: {row.public_id for row in session.scalars(select(model))} for model in models}
+    assert [*map(len, stored.values())] == [2, 2]
+    assert [id for model, ids in stored.items() for id in ids if not model.__public_id__.is_valid(id)] == []
 
 
 def test_every_obstacle_is_in_the_guide() -> None:

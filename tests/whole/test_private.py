@@ -192,7 +192,7 @@ def statements() -> list[Select[Any]]:
 def test_sorted_or_limited(names: bool, statement: Select[Any]) -> None:
     """An ORDER BY, LIMIT, OFFSET and FETCH are recognized, and are gone when they are reset."""
     assert not _private.is_sorted_or_limited(statement)
-    for changed in (
+    changed = [
         statement.order_by("name"),
         statement.order_by(table.c.id.desc()),
         statement.limit(1),
@@ -201,8 +201,8 @@ def test_sorted_or_limited(names: bool, statement: Select[Any]) -> None:
         statement.fetch(1),
         statement.fetch(10, with_ties=True),
         statement.slice(1, 2),
-    ):
-        assert _private.is_sorted_or_limited(changed)
+    ]
+    assert [str(each) for each in changed if not _private.is_sorted_or_limited(each)] == []
 
 
 # --- the ORM
@@ -247,10 +247,9 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
             transaction: Any = session.get_transaction()
             states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]  # of SQLAlchemy
             values = [dict(vars(state)) for state in states]
-            for state, value in zip(states, values, strict=True):
-                assert value.pop("session_id") == session.hash_key
-                assert state._instance_dict is session.identity_map._wr
-                assert state.insert_order is None or by_flush  # of pending objects
+            assert [value.pop("session_id") for value in values] == [session.hash_key] * 3
+            assert [state._instance_dict is session.identity_map._wr for state in states] == [True] * 3
+            assert [state.insert_order is None for state in states] == [not by_flush] * 3  # of pending objects
             facts = (
                 [(state.modified, state.expired, state._strong_obj, state.expired_attributes) for state in states],
                 [state._orphaned_outside_of_session for state in states],

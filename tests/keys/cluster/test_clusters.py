@@ -217,9 +217,8 @@ def test_parts_of_keys(stored: Any, session: Session) -> None:
     rows = session.execute(select(stored.id, cluster, sequence, hex_of(stored.id))).all()
     grouped = session.execute(select(cluster, func.count(), func.max(sequence)).group_by(cluster).order_by(cluster))
 
-    for row in rows:
-        key = ClusterKey(row[0])
-        assert tuple(row) == (key, key.cluster, key.sequence, key.hex)
+    keys = [ClusterKey(row[0]) for row in rows]
+    assert [tuple(row) for row in rows] == [(key, key.cluster, key.sequence, key.hex) for key in keys]
     assert [tuple(row) for row in grouped] == [(0, 1, 1), (10, 3, LAST), (20, 2, 3), (32767, 1, LAST)]
 
 

@@ -80,9 +80,9 @@ def test_the_secret_is_not_shown() -> None:
         step.key(step.size)
 
     assert repr(step) == f"KeyedStep(alphabet={BASE36!r}, length=8, tweak=b'order')"
-    for shown in (repr(step), str(step), str(raised.value)):
-        assert repr(AES[:16])[2:-1] not in shown
-        assert AES[:16].hex() not in shown
+    shown = f"{step!r} {step} {raised.value}"
+    assert repr(AES[:16])[2:-1] not in shown
+    assert AES[:16].hex() not in shown
     twin = pickle.loads(pickle.dumps(step))
     assert (twin, hash(twin), twin.keys(0, 3)) == (step, hash(step), step.keys(0, 3))
     assert step != KeyedStep(BASE36, 8, AES[16:], b"order")
