@@ -273,22 +273,20 @@ async def test_what_there_is_not(desk: Desk) -> None:
     """Unknown ids and integer keys are 404 in a path, and 422 as a cursor and in a body; nothing is written."""
     ticket = (await desk.ids(Ticket))[0]
     assert FIRST_KEY in await desk.keys()
-    for user, tag, unknown in ((UserId(), "tag_unknown0", TicketId()), (FIRST_KEY, str(FIRST_KEY), FIRST_KEY)):
-        answers = [
+    answers = [
+        [
             await desk.ada.get(f"/tickets/{unknown}"),
             await desk.ada.get("/users", params={"after": user}),
             await desk.ada.put(f"/tickets/{TicketId()}", json={"subject": "x", "assignee_public_id": user}),
             await desk.ada.post("/tickets", json=[{"subject": "x", "assignee_public_id": user}]),
             await desk.ada.patch(f"/tickets/{ticket}", json={"tags": [tag]}),
         ]
-
-        assert [answer.status_code for answer in answers] == [404, 422, 422, 422, 422]
-        assert [answer.json()["detail"][0]["loc"] for answer in answers[1:]] == [
-            ["query", "after"],
-            ["body", "assignee_public_id"],
-            ["body", 0, "assignee_public_id"],
-            ["body", "tags", 0],
-        ]
+        for user, tag, unknown in ((UserId(), "tag_unknown0", TicketId()), (FIRST_KEY, str(FIRST_KEY), FIRST_KEY))
+    ]
+    assert [[answer.status_code for answer in each] for each in answers] == [[404, 422, 422, 422, 422]] * 2
+    assignees = ["body", "assignee_public_id"], ["body", 0, "assignee_public_id"]
+    places = [["query", "after"], *assignees, ["body", "tags", 0]]
+    assert [[answer.json()["detail"][0]["loc"] for answer in each[1:]] for each in answers] == [places] * 2
     assert len(await desk.ids(Ticket)) == 30
 
 
