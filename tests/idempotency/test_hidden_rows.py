@@ -75,14 +75,14 @@ def test_row_of_another_tenant(
 
 
 @pytest.mark.parametrize("as_function", [False, True], ids=["condition", "function"])
-def test_repeated_insert_of_their_row(session: Session, tenants: Tenants, as_function: bool) -> None:
+@pytest.mark.parametrize("name", ["Eve", "another"])
+def test_repeated_insert_of_their_row(session: Session, tenants: Tenants, as_function: bool, name: str) -> None:
     """With the id of a row of theirs, the error is one and the same for all contents: none of them is compared."""
     our_id, ours, theirs = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
     where: Any = (lambda model: model.organisation_id == our_id) if as_function else tenants.where
-    for name in ("Eve", "another"):
-        with pytest.raises(IdempotencyConflict, match="does not meet the condition") as caught:
-            insert_once(session, User(public_id=theirs, organisation_id=our_id, name=name), where=where)
-        assert (caught.value.public_id, caught.value.model, caught.value.differing) == (theirs, "User", ())
+    with pytest.raises(IdempotencyConflict, match="does not meet the condition") as caught:
+        insert_once(session, User(public_id=theirs, organisation_id=our_id, name=name), where=where)
+    assert (caught.value.public_id, caught.value.model, caught.value.differing) == (theirs, "User", ())
     again = User(public_id=ours, organisation_id=our_id, name="Ada")
     assert insert_once(session, again, where=where) == (tenants.ada, False)
     with pytest.raises(IdempotencyConflict) as caught:

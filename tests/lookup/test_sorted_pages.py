@@ -323,16 +323,22 @@ def test_statements(session: Session, statements: list[str], order: Any, number:
     assert len(statements) == number
 
 
-def test_cursor_of_another_order(session: Session) -> None:
+PARITY = Ticket.priority % 2
+
+
+@pytest.mark.parametrize(
+    "order",
+    [None, PARITY.desc(), [PARITY, Ticket.title], Ticket.priority % 3, PARITY.nulls_last()],
+    ids=["by key", "descending", "longer", "by another value", "NULL last"],
+)
+def test_cursor_of_another_order(session: Session, order: Any) -> None:
     """The cursor of one order is refused in another, be it by another value; a public id is a place in each."""
-    page = lookup.page(session, Ticket, limit=5, order_by=Ticket.priority % 2)
-    assert lookup.page(session, Ticket, limit=5, order_by=Ticket.priority % 2, after=page.next)
-    others = [None, (Ticket.priority % 2).desc(), [Ticket.priority % 2, Ticket.title], Ticket.priority % 3]
-    for order in (*others, (Ticket.priority % 2).nulls_last()):
-        with pytest.raises(InvalidCursor, match="in another order; begin with the first page") as caught:
-            lookup.page(session, Ticket, limit=5, order_by=order, after=page.next)
-        assert caught.value.value == page.next
-        lookup.page(session, Ticket, limit=5, order_by=order, after=page[-1].public_id)
+    page = lookup.page(session, Ticket, limit=5, order_by=PARITY)
+    assert lookup.page(session, Ticket, limit=5, order_by=PARITY, after=page.next)
+    with pytest.raises(InvalidCursor, match="in another order; begin with the first page") as caught:
+        lookup.page(session, Ticket, limit=5, order_by=order, after=page.next)
+    assert caught.value.value == page.next
+    lookup.page(session, Ticket, limit=5, order_by=order, after=page[-1].public_id)
 
 
 @pytest.mark.parametrize("cursor", ["", "~", "a" * 5000, 7, "0" * 12, "0" * 12 + "~ffff", "é~0000"], ids=type)

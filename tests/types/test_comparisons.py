@@ -354,11 +354,13 @@ def test_text_that_begins_with_an_id(rows: Rows) -> None:
 def test_update_and_delete(rows: Rows) -> None:
     """UPDATE and DELETE with a parameter change that row, or spare it; so do the objects of the session."""
     session, model, one, two = rows.session, rows.model, rows.one, rows.two
-    for given in (bindparam("given"), bindparam("given", rows.other), bindparam("given", "nonsense")):
-        if model.public_id.type.is_native:
-            session.execute(update(model).where(model.public_id == given).values(name="changed"), {"given": rows.id})
-            assert (one.name, two.name) == ("changed", "two")
-            session.rollback()
+    given = [bindparam("given"), bindparam("given", rows.other), bindparam("given", "nonsense")]
+    changed = []
+    for each in given if model.public_id.type.is_native else []:
+        session.execute(update(model).where(model.public_id == each).values(name="changed"), {"given": rows.id})
+        changed.append((one.name, two.name))
+        session.rollback()
+    assert changed == [("changed", "two")] * len(changed)
     session.execute(update(model).values(parent_id=None))
     session.execute(update(model).where(model.public_id == literal(rows.id)).values(name="kept"))
     assert (one.name, two.name) == ("kept", "two")

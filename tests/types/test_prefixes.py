@@ -301,8 +301,8 @@ def test_resolve_with_two_bases(
         session.add(model(public_id="pxtwin_000000000000"))
     session.flush()
 
-    for given in (bases, [base.registry for base in bases]):
-        assert [type(lookup.resolve(session, "pxtwin_000000000000", base=each)) for each in given] == models
+    given = [*bases, *(base.registry for base in bases)]
+    assert [type(lookup.resolve(session, "pxtwin_000000000000", base=each)) for each in given] == models * 2
     assert lookup.resolve(session, "pxtwin_000000000000", base=Base) is None
     with pytest.raises(DuplicatePrefix) as caught:
         lookup.resolve(session, "pxtwin_000000000000")
