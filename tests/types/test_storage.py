@@ -106,7 +106,7 @@ def test_written_and_read(model: Any, engine: Engine) -> None:
     assert all(model.format.validate(text) == text for text in read.values())
     assert {type(text) for text in [*read.values(), *selected]} == {model.Row.__table__.c.public_id.type.python_type}
     for wrong in ("no such id", 5):
-        with pytest.raises(InvalidPublicId):
+        with Session(engine) as session, pytest.raises(InvalidPublicId):
             session.execute(insert(model.Row.__table__).values(public_id=wrong))
 
 
