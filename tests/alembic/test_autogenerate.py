@@ -349,3 +349,19 @@ def test_second_unique_index(project: Project) -> None:
     written = upgrade_of(project.revision(shop()))
 
     assert [line.replace("op.f('extra')", "'extra'").partition(",")[0] for line in written] == ["op.drop_index('extra'"]
+
+
+def test_names_of_a_convention(project: Project) -> None:
+    """A naming convention names the constraint; the migration says the name, and ``alembic check`` is clean."""
+
+    def wanted() -> MetaData:
+        metadata = old_shop()
+        metadata.naming_convention = {"uq": "only_one_%(table_name)s_%(column_0_name)s"}
+        column = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, unique=True, nullable=False)
+        metadata.tables["customer"].append_column(column)
+        return metadata
+
+    statements = upgrade_of(project.migrate(wanted()))
+
+    assert statements == ["op.add_public_id('customer', unique_name='only_one_customer_public_id')"]
+    assert project.check(wanted()) is None

@@ -12,6 +12,7 @@ from support.people import People, migrating, send
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
 from sqlalchemy_public_id.errors import BackfillIncomplete
+from sqlalchemy_public_id.formats import BASE62
 
 pytestmark = pytest.mark.backend
 
@@ -308,3 +309,22 @@ def test_wait_while(new_people: Callable[..., People], online: bool) -> None:
     new_people().add(wait_while=wait_while, online=online)
 
     assert set(asked) == {"sqlite"}
+
+
+def test_format(new_people: Callable[..., People]) -> None:
+    """Prefix, length and alphabet are those of the format, also for rows of old writers."""
+    people = new_people(ROWS, format=NanoId(length=20, alphabet=BASE62, prefix="per", separator="~"))
+
+    people.add()
+
+    people.check_complete(ROWS)
+
+
+def test_ids_that_are_given_are_kept(new_people: Callable[..., People]) -> None:
+    """The default in the database makes no id for a row that comes with one."""
+    people = new_people()
+    people.add()
+
+    people.execute(f"INSERT INTO {people.name} (name, public_id) VALUES ('x', 'given0000000')")
+
+    assert people.ids()[-1] == "given0000000"

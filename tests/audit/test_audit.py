@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -34,9 +36,11 @@ from support.invoices import NAME, NewInvoices
 from support.marks import on
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, audit
+from sqlalchemy_public_id.alembic import AddPublicIdOp
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.naming import derived_name
 
 pytestmark = pytest.mark.backend
 
@@ -412,3 +416,30 @@ def test_left_over_check(engine: Engine, new_invoices: NewInvoices, check: str, 
     if is_ours:
         paste(engine, findings["check-left-over"].remedy)
         assert found(engine) == {}
+
+
+@pytest.mark.parametrize("format", [NanoId(prefix="inv"), Uuid7(), ObjectId(), Snowflake(machine_id=1)], ids=repr)
+def test_our_own_migrations_are_faultless(engine: Engine, create: Callable[[MetaData], None], format: Format) -> None:
+    """A table whose column a migration of this library has added has no findings."""
+    metadata = MetaData()
+    Table(NAME, metadata, Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True))
+    create(metadata)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        with Operations.context(context), context.begin_transaction():
+            Operations(context).invoke(AddPublicIdOp(NAME, format=format, server_default="none"))
+        connection.commit()
+
+    assert found(engine, formats={NAME: format}, defaults=True).keys() == {"default-missing"}
+    assert found(engine) == {}
+
+
+def test_awkward_names(engine: Engine, new_invoices: NewInvoices) -> None:
+    """The remedies quote names that need it, and cut names that are too long."""
+    name = "Order of a customer, with a name as long as the database can bear"[:60]
+    new_invoices(name=name, nullable=True, index=False)
+
+    left = mend(engine, lambda: audit.run(engine, tables=[name]))
+
+    assert left == []
+    assert derived_name("uq", name, "public_id") in {index["name"] for index in inspect(engine).get_indexes(name)}

@@ -434,3 +434,36 @@ def test_trigger_that_spells_the_column_in_another_case(people: People) -> None:
     with pytest.raises(MigrationRefused) as caught:
         backfill.run(people.engine, "person", "Public_Id")
     assert [obstacle.code for obstacle in caught.value.obstacles] == ["update-triggers"]
+
+
+def test_again(people: People) -> None:
+    """A second run fills nothing."""
+    make(people)
+    backfill.run(people.engine, "person")
+    before = ids(people)
+
+    assert backfill.run(people.engine, "person").filled == 0
+    assert ids(people) == before
+
+
+def test_rows_that_have_ids(people: People) -> None:
+    """A row that has an id keeps it."""
+    make(people)
+    people.execute("UPDATE person SET public_id = 'x' WHERE id = 1500")
+
+    progress = backfill.run(people.engine, "person")
+
+    assert progress.filled == ROWS - 1
+    assert ids(people).count("x") == 1
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_statements(people: People, statements: Any) -> None:
+    """A batch is one UPDATE; a window costs two reads and a claim more."""
+    make(people, ROWS - 1)
+    statements.clear()
+
+    backfill.run(people.engine, "person", batch_seconds=60)
+
+    assert len(statements.starting("UPDATE") + statements.starting("WITH")) == 2  # of 1000 and 1999 rows
+    assert len(statements) < 30

@@ -363,3 +363,13 @@ def test_plan_of_a_table_that_cannot_be_read(many: dict[str, People]) -> None:
     assert result.exit_code == REFUSED
     assert "gone.public_id: there is no table 'gone'" in result.stdout
     assert result.stdout.count(" nothing\n") == 2
+
+
+@on(*SERVERS)
+def test_collation(people: People) -> None:
+    """``--collation bytes`` changes the collation of a column that exists, which otherwise stays."""
+    people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
+    changed = {"postgresql": 'COLLATE "C"'}.get(people.engine.name, "ascii_bin")
+
+    assert changed in run("plan", "person", "--collation", "bytes").stdout
+    assert changed not in run("plan", "person").stdout

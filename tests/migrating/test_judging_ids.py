@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, MetaData, Table, insert
+from sqlalchemy import Column, Engine, MetaData, Table, event, insert
+from support.marks import on
 from support.people import people
 
 from sqlalchemy_public_id import NanoId, PublicIdType, Uuid7
@@ -80,3 +81,37 @@ def test_numbers(engine: Engine, format: Any) -> None:
         found, _ = count_invalid(rows_of(live_table(connection, PublicIdColumn.of("person", format=format))))
 
     assert found == sum(not format.is_valid(format.from_int(number)) for number in numbers)
+
+
+@on("sqlite")
+def test_rows_that_are_read(engine: Engine) -> None:
+    """A contract lets the database judge the ids of a table, and reads none of them."""
+    with people(engine, 1000) as table:
+        table.run("expand_public_id")
+        table.run("backfill_public_id")
+        fetched = 0
+
+        @event.listens_for(engine, "connect")
+        def count_rows(connection: Any, record: Any) -> None:
+            def count(cursor: Any, row: Any) -> Any:
+                nonlocal fetched
+                fetched += 1
+                return row
+
+            connection.row_factory = count
+
+        engine.dispose()
+        table.run("contract_public_id")
+
+    assert fetched < 500
+
+
+def test_duplicates_are_found_by_the_index(engine: Engine, statements: Any) -> None:
+    """A contract does not look for duplicates before the unique index, which finds them by itself."""
+    with people(engine, 1000) as table:
+        table.run("expand_public_id")
+        table.run("backfill_public_id")
+        statements.clear()
+        table.run("contract_public_id")
+
+    assert not [statement for statement in statements if "HAVING" in statement]

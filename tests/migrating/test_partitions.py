@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,8 @@ from support.projects import Project
 
 from sqlalchemy_public_id import NanoId, PublicIdType
 from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.migrating.state import State
+from sqlalchemy_public_id.migrating.table import LiveTable
 
 pytestmark = [pytest.mark.backend]
 
@@ -139,3 +142,20 @@ def test_partitions_by_the_id(new_project: Callable[..., Project]) -> None:
     Index("uq_item_public_id", item.c.public_id, unique=True)
 
     assert project.check(metadata) is None
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_columns_are_read_once(project: Project, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autogenerate reads each table once, whether its column exists, and whether it is refused."""
+    read = Counter[str]()
+    read_state = LiveTable.read_state
+
+    def counted(live: LiveTable) -> State:
+        read[live.target.table] += 1
+        return read_state(live)
+
+    project.execute("ALTER TABLE payment ADD COLUMN public_id varchar(12)")
+    monkeypatch.setattr(LiveTable, "read_state", counted)
+    with pytest.raises(MigrationRefused):
+        project.revision(model(engine, "customer", "payment"))
+    assert read == {"customer": 1, "payment": 1}

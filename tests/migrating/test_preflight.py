@@ -283,3 +283,13 @@ def test_wide_column_of_few_rows(new_people: Callable[..., People], engine: Engi
     assert people.ids()[0] == "x" * 30
     columns = {column["name"]: column for column in inspect(engine).get_columns("person")}
     assert getattr(columns["public_id"]["type"], "length", None) == 36
+
+
+@on("sqlite")
+def test_duplicates_under_an_index_that_is_not_unique(new_people: Callable[..., People]) -> None:
+    """Ids that rows share are refused where an index of the column lets them in."""
+    people = new_people(more=", public_id varchar(12)")
+    people.execute("CREATE INDEX old ON person (public_id)")
+    with_ids(people, IDS[0], IDS[0], IDS[1])
+
+    assert refused(people, "contract_public_id").keys() == {"duplicates"}

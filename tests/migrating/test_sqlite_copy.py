@@ -281,3 +281,16 @@ def test_reader_at_the_commit(new_engine: Callable[..., Engine], engine: Engine,
         people.run(f"{work}_public_id")
 
     assert None not in people.ids()
+
+
+def test_rowids_without_a_name(engine: Engine, connection: Connection) -> None:
+    """A key that is not the rowid is copied as it is."""
+    script(
+        connection,
+        "CREATE TABLE person (code TEXT PRIMARY KEY, n)",
+        "INSERT INTO person VALUES ('x', 1), ('a', x'00ff')",
+    )
+
+    add(engine)
+
+    assert rows(connection, "SELECT code, n FROM person ORDER BY code") == [("a", b"\x00\xff"), ("x", 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -111,3 +112,24 @@ def test_other_database() -> None:
         ConfigurationError, match="migrations do not support oracle; expected one of mariadb, mysql, postgresql, sqlite"
     ):
         plan("oracle")
+
+
+@pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
+def test_mysql_expand(dialect: str) -> None:
+    """On MySQL and MariaDB the server chooses the algorithm of both changes, and refuses if writers would wait."""
+    sql = of(plan(dialect), "expand", State())
+
+    assert f"ALTER TABLE shop.person ADD COLUMN public_id {TYPE} NULL, LOCK=NONE" in sql
+    assert f"ALTER TABLE shop.person ALTER COLUMN public_id SET DEFAULT ({MADE}), LOCK=NONE" in sql
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb"])
+@pytest.mark.parametrize("phase", ["expand", "contract", "relax", "drop"])
+def test_names_have_their_schema(dialect: str, phase: str) -> None:
+    """A table is never named without its schema, where a namesake could be found; nor is an index that is dropped."""
+    for options in ({}, {"keeps": "unique"}, {"server_default": "drop"}):
+        sql = of(plan(dialect, **options), phase)
+
+        assert re.findall(r"(?<!shop\.)\bperson\b", sql) == []
+        dropped = re.findall(r"^ *DROP INDEX (?:CONCURRENTLY )?(?:IF EXISTS )?(\S+)", sql, re.MULTILINE)
+        assert [name for name in dropped if not name.startswith("shop.")] == []

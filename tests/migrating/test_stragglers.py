@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -78,3 +79,27 @@ def test_duplicate_after_the_preflight(people: People, operation: str, options: 
         assert people.ids()[1] == "izkpm55j334u"
     else:
         people.check_complete(200)
+
+
+def test_live_writer(people: People) -> None:
+    """All rows of a program that never stops writing have an id in the end."""
+    over, errors = threading.Event(), list[Exception]()
+
+    def write() -> None:
+        while not over.is_set():
+            try:
+                people.write(1)
+            except Exception as error:
+                errors.append(error)
+            over.wait(0.005)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        people.add()
+    finally:
+        over.set()
+        writer.join()
+
+    assert errors == []
+    people.check_complete()
