@@ -268,3 +268,17 @@ def test_interrupted_turn(db: Session, engine: Engine, listen: Callable[..., Non
 
     with engine.connect() as other:
         assert other.scalar(select(func.is_free_lock(lock))) == 1
+
+
+def test_sessions_of_other_habits(db: Session, engine: Engine) -> None:
+    """Neither autoflush nor expiration nor autobegin is needed."""
+    db.close()
+    with Session(engine, autoflush=False, expire_on_commit=False, autobegin=False) as session:
+        for created in (True, False):
+            session.begin()
+            customer = Customer(name=f"created {created}")
+            session.add(customer)
+            assert insert_once(session, Order(public_id=A))[1] is created
+            session.commit()
+
+    assert len(stored(engine, Customer)) == 2

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.forks import fork, ignore_fork_warning
 from support.strategies import any_text, junk
 
 from sqlalchemy_public_id import ConfigurationError, NanoId
@@ -220,3 +221,17 @@ def test_a_column_takes_a_kind_of_tokens(declared: Any) -> None:
     """Anything else is refused."""
     with pytest.raises(ConfigurationError, match="is not a Token"):
         TokenType(declared)
+
+
+@ignore_fork_warning
+def test_tokens_of_children() -> None:
+    """Tokens of forked processes differ from those of their parent, and from each other's."""
+
+    def work() -> list[str]:
+        return [SESS.issue().reveal() for _ in range(50)]
+
+    made = work()
+    children = [fork(work) for _ in range(4)]
+    made += work() + [text for child in children for text in child()]
+
+    assert len(made) == len(set(made)) == 6 * 50

@@ -372,3 +372,18 @@ def test_async(async_engine: AsyncEngine) -> None:
         assert frames_that_show(issued.reveal(), caught.value) == []
 
     tell(async_engine, Base.metadata, story)
+
+
+@pytest.mark.backend
+def test_nothing_is_logged(
+    engine: Engine, session: Session, stored: IssuedToken, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With ``echo`` on, neither the INSERT nor the look-up shows more than the digest."""
+    issued = RESET.issue()
+    with caplog.at_level("DEBUG", logger="sqlalchemy"), Session(engine) as other:
+        other.add(Reset(token=issued.digest, expires_at=NOW))
+        other.commit()
+        assert tokens.get(other, Reset, issued.reveal()) is not None
+
+    assert "INSERT INTO reset" in caplog.text
+    assert issued.reveal()[6:16] not in caplog.text

@@ -13,7 +13,7 @@ from support.marks import classes_die
 
 from sqlalchemy_public_id import Format, NanoId
 from sqlalchemy_public_id.errors import DuplicatePrefix
-from sqlalchemy_public_id.registry import Prefixes, model_of, models, remember_model
+from sqlalchemy_public_id.registry import Prefixes, _Claim, model_of, models, remember_model
 
 
 def owner(name: str) -> type[Any]:
@@ -212,3 +212,15 @@ def test_model_of() -> None:
 
     assert [model_of(table, name) for name in ("public_id", "slug", "other")] == [first, None, None]
     assert model_of(Scope(), "public_id") is None
+
+
+def test_few_comparisons(prefixes: Prefixes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prefix is compared with those that look like it, not with all others."""
+    compared: list[Any] = []
+    compare = _Claim.confusion_with
+    monkeypatch.setattr(_Claim, "confusion_with", lambda *pair: compared.append(pair) or compare(*pair))
+    owners = [owner(f"Owner{number}") for number in range(100)]
+    for number, each in enumerate(owners):
+        prefixes.claim(each, NanoId(prefix=f"p{number}"))
+
+    assert compared == []

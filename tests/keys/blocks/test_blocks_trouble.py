@@ -339,3 +339,16 @@ def test_end_of_the_interpreter(engine: Engine, allocators: Allocators, program:
     done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, timeout=60)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
+
+
+def test_engine_is_disposed_of(engine: Engine, allocators: Allocators) -> None:
+    """Numbers go on after ``engine.dispose()``, and no connection stays checked out."""
+    allocator = allocators()
+    first = allocator.take(150)
+    engine.dispose()
+    second = allocator.take(150)
+    allocator.close()
+
+    assert (first, second) == ([range(150)], [range(150, 300)])
+    assert isinstance(engine.pool, QueuePool)
+    assert engine.pool.checkedout() == 0
