@@ -22,6 +22,7 @@ from typing import Any
 from histories.checking import Failure, Operation, Row, Walk
 from histories.operations import Done, Settings, Work
 from histories.plans import Plan, plan_of
+from sqlalchemy.orm import configure_mappers
 
 TICKET = 4
 """Bytes of a ticket in the pipe."""
@@ -38,6 +39,7 @@ def work(settings: Settings, name: str, tickets: Connection) -> None:
     faulthandler.register(signal.SIGUSR1, log)
     record = os.open(Path(settings.records, f"{name}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     work = Work(settings)
+    configure_mappers()  # which SQLAlchemy never tries again once a time limit has ended it
 
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
