@@ -324,11 +324,15 @@ def test_async_scoped_session(async_engine: AsyncEngine) -> None:
     db = async_scoped_session(async_sessionmaker(async_engine), scopefunc=asyncio.current_task)
     app = FastAPI()
 
+    async def get_session() -> AsyncIterator[Any]:
+        try:
+            yield db
+        finally:
+            await db.remove()
+
     @app.get("/clients/{client_id}")
-    async def there(client: Annotated[Client, Depends(by_public_id(Client, session=lambda: db))]) -> Any:
-        answers = [await ClientOut.of(db, client), *await ClientOut.many(db, [client])]
-        await db.remove()
-        return answers
+    async def there(client: Annotated[Client, Depends(by_public_id(Client, session=get_session))]) -> Any:
+        return [await ClientOut.of(db, client), *await ClientOut.many(db, [client])]
 
     async def story() -> list[Any]:
         async with session_on(async_engine, Base.metadata) as session:
