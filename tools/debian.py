@@ -30,7 +30,7 @@ def run(*command: str | Path, timeout: float | None = None, cwd: Path | None = N
     with tempfile.TemporaryFile("w+") as out:
         streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
         try:
-            code = subprocess.call([*map(str, command)], env=environment, timeout=timeout, cwd=cwd, **streams)  # type: ignore[call-overload]
+            code = subprocess.call([*map(str, command)], env=environment, timeout=timeout, cwd=cwd, **streams)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unavailable(str(error)) from error
         out.seek(0)

@@ -47,10 +47,10 @@ def test_option_that_cannot_work(options: dict[str, Any], error: str) -> None:
 def test_format_in_the_place_of_the_column(operation: type[PublicIdOp]) -> None:
     """A format in the place of the name of the column is refused."""
     with pytest.raises(ConfigurationError, match=r"column is NanoId\(length=10\), expected a name; write format="):
-        operation("invoice", NanoId(length=10))  # type: ignore[arg-type]
+        operation("invoice", NanoId(length=10))
 
 
 def test_option_that_is_unknown() -> None:
     """An option that is misspelt is an error that has those that there are."""
     with pytest.raises(TypeError, match=r"add_public_id\(\) takes no formt; it takes format, schema"):
-        AddPublicIdOp("invoice", formt=NanoId())  # type: ignore[call-arg]
+        AddPublicIdOp("invoice", formt=NanoId())

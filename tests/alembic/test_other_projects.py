@@ -177,7 +177,7 @@ def test_revisions_of_others_stay(engine: Engine) -> None:
     script = script_of(empty, down=[empty])
     directives = [script]
 
-    three_revisions(None, None, directives)  # type: ignore[arg-type]
+    three_revisions(None, None, directives)
 
     assert directives == [script]
     assert script.upgrade_ops is not None
@@ -196,7 +196,7 @@ def test_changed_downgrade_stays(engine: Engine) -> None:
 
     upgrade = ModifyTableOps("parcel", [adding])
     directives = [script_of(upgrade, down=[ModifyTableOps("parcel", [adding.reverse()])])]
-    three_revisions_after(own)(None, None, directives)  # type: ignore[arg-type]
+    three_revisions_after(own)(None, None, directives)
 
     assert directives[0].downgrade_ops is not None
     assert directives[0].downgrade_ops.ops == [drop]

@@ -295,7 +295,7 @@ def test_scoped_session(session: Session, engine: Engine) -> None:
     """A ``scoped_session`` stands for the session that it has."""
     scoped = scoped_session(sessionmaker(engine))
     try:
-        users = insert_in_bulk(scoped, User, named(3))  # type: ignore[arg-type]  # a scoped_session
+        users = insert_in_bulk(scoped, User, named(3))
         assert all(user in scoped for user in users)
         written = {user.id: user.name for user in users}
         scoped.commit()

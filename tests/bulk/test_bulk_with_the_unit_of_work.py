@@ -44,7 +44,7 @@ class Named(PublicIdMixin, Base):
     __tablename__ = "named"
     first: Mapped[str] = mapped_column(String(50))
     last: Mapped[str] = mapped_column(String(50))
-    full: Mapped[str] = column_property(first + " " + last)  # type: ignore[operator]  # columns, in the class body
+    full: Mapped[str] = column_property(first + " " + last)
 
 
 ROWS = 30
@@ -158,7 +158,7 @@ def test_keys_that_come_again(session: Session) -> None:
     gone = [Team() for _ in range(3)]
     bulk.insert(session, gone)
     keys = [each.id for each in gone]
-    session.connection().execute(Team.__table__.delete())  # type: ignore[attr-defined]  # a Table
+    session.connection().execute(Team.__table__.delete())
     new = [Team(id=None) for _ in range(3)]
     is_reused = session.get_bind().name == "sqlite"
     with pytest.warns(SAWarning, match="Identity map already had an identity") if is_reused else nullcontext():

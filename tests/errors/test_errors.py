@@ -110,7 +110,7 @@ def test_facts(error: PublicIdError, facts: dict[str, Any]) -> None:
     expected = type(error), str(error), error.args
     assert [(type(each), str(each), each.args) for each in clones] == [expected] * len(clones)
     assert [{name: getattr(each, name) for name in facts} for each in clones] == [facts] * len(clones)
-    error.hint = "look elsewhere"  # type: ignore[attr-defined]
+    error.hint = "look elsewhere"
     assert pickle.loads(pickle.dumps(error)).hint == "look elsewhere"
 
 

@@ -307,7 +307,7 @@ def scoped(db: Any) -> FastAPI:
 def test_scoped_session_of_a_request(clients: Engine, path: str) -> None:
     """A session for each request is that of the route, ends with it, and shows what others have written since."""
     app = scoped(scoped_session(sessionmaker(clients), scopefunc=request_of.get))
-    before = clients.pool.checkedout()  # type: ignore[attr-defined]
+    before = clients.pool.checkedout()
 
     async def story() -> list[Any]:
         first = await asking(app, path)
@@ -316,7 +316,7 @@ def test_scoped_session_of_a_request(clients: Engine, path: str) -> None:
         return [each.json() for each in [*first, *await asking(app, path)]]
 
     assert asyncio.run(story()) == [["Ada", True], ["Eve", True]]
-    assert clients.pool.checkedout() == before  # type: ignore[attr-defined]
+    assert clients.pool.checkedout() == before
 
 
 def test_async_scoped_session(async_engine: AsyncEngine) -> None:
@@ -353,14 +353,14 @@ def test_many_requests_at_once(clients: Engine) -> None:
         return await asyncio.gather(*(asking(app, f"{path}/{ADA}") for path in ["/async", "/sync"] * 4))
 
     assert [answer.json() for (answer,) in asyncio.run(story())] == [["Ada", True]] * 8
-    assert not db.registry.registry  # type: ignore[attr-defined]
+    assert not db.registry.registry
 
 
 def test_scoped_session_of_a_thread(clients: Engine) -> None:
     """A session for each thread is refused: a request has several threads, and nobody would end those sessions."""
-    before = clients.pool.checkedout()  # type: ignore[attr-defined]
+    before = clients.pool.checkedout()
 
     with pytest.raises(ConfigurationError, match="has a session for each thread, but a request runs in several"):
         asked(scoped(scoped_session(sessionmaker(clients))), f"/async/{ADA}")
 
-    assert clients.pool.checkedout() == before  # type: ignore[attr-defined]
+    assert clients.pool.checkedout() == before

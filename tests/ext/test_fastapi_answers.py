@@ -432,7 +432,7 @@ def test_number_inside_sqlalchemy() -> None:
     @app.get("/it")
     def it(client: int = 1) -> None:
         with Session(create_engine("sqlite://")) as session:
-            session.query(Product).filter(Product.public_id == client).all()  # type: ignore[arg-type]
+            session.query(Product).filter(Product.public_id == client).all()
 
     (response,) = asked(app, "/it?client=1")
 
@@ -499,9 +499,9 @@ def test_operations_that_insert(method: str, path: str, body: type[BaseModel], e
     app = FastAPI()
     install(app)
 
-    def without_id(new: body) -> None: ...  # type: ignore[valid-type]  # a parameter of this test
+    def without_id(new: body) -> None: ...
 
-    def with_id(product_id: ProductId, new: body) -> None: ...  # type: ignore[valid-type]
+    def with_id(product_id: ProductId, new: body) -> None: ...
 
     route: Any = with_id if "{" in path else without_id
     app.api_route(path, methods=[method])(route)
@@ -524,7 +524,7 @@ def test_answers_that_are_described_already() -> None:
     """Answers that a route describes itself stay, as do extensions, and operations without responses."""
     app = FastAPI(responses={422: {"description": "mine", "content": {"text/plain": {}}}})
     original = app.openapi
-    app.openapi = lambda: {  # type: ignore[method-assign]  # as FastAPI's documentation says
+    app.openapi = lambda: {
         **original(),
         "paths": {**original()["paths"], "/x": {"x-internal": {"get": 1}, "get": {}}},
     }

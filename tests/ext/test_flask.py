@@ -183,12 +183,12 @@ def test_mistaken_registrations(app: Flask) -> None:
     """A name that is taken or no name, what has no public id, and what is no application, are refused."""
     for name in ("int", "pilot_id", "", "pilot id", None):
         with pytest.raises(ConfigurationError, match="name"):
-            register(app, Pilot, name=name)  # type: ignore[arg-type]
+            register(app, Pilot, name=name)
     for source in (str, TypedId, "pilot", None, Base):
         with pytest.raises(ConfigurationError):
-            register(app, source, name="new")  # type: ignore[arg-type]
+            register(app, source, name="new")
     with pytest.raises(TypeError, match="expected a Flask application, not Blueprint"):
-        register(Blueprint("pilots", "airport"), Pilot, name="new")  # type: ignore[arg-type]
+        register(Blueprint("pilots", "airport"), Pilot, name="new")
 
 
 # --- rows
@@ -212,4 +212,4 @@ def test_rows(engine: Engine, create: Callable[[MetaData], None], statements: li
 
     assert counts == [(200, 1), (404, 1), *[(404, 0)] * 4]
     with engine.connect() as connection, pytest.raises(TypeError, match="expected a Session"):
-        get_or_404(connection, Pilot, ADA)  # type: ignore[arg-type]
+        get_or_404(connection, Pilot, ADA)

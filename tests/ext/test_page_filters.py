@@ -44,7 +44,7 @@ class ItemOut(BaseModel):
 
 def by(name: str, type_: Any, default: Any = None, **options: Any) -> type[BaseModel]:
     """A filter of one field."""
-    return create_model("Filter", __config__=ConfigDict(**options), **{name: (type_, default)})  # type: ignore[call-overload,no-any-return]
+    return create_model("Filter", __config__=ConfigDict(**options), **{name: (type_, default)})
 
 
 Text = str | None

@@ -404,7 +404,7 @@ def test_field_that_would_be_a_key_by_its_name(option: str) -> None:
     with pytest.raises(ConfigurationError, match=r"Leaky.id would show payee.id"):
 
         class Leaky(PublicModel, model=Payee):
-            model_config = ConfigDict(**{option: True})  # type: ignore[typeddict-item]
+            model_config = ConfigDict(**{option: True})
             id: Any = Field(validation_alias="nothing")
 
 

@@ -358,7 +358,7 @@ def test_insert_once_without_an_id(db: Session, payload: dict[str, Any]) -> None
 def test_id_declared_as_optional() -> None:
     """A table that says its id may be missing has one from the beginning all the same."""
 
-    class Medal(PublicIdSQLModel, registry=registry()):  # type: ignore[call-arg]
+    class Medal(PublicIdSQLModel, registry=registry()):
         public_id: str | None = Field(default=None)
 
     class Gold(Medal, table=True): ...
@@ -461,7 +461,7 @@ def test_copied_object(db: Session, teams: tuple[Team, Team]) -> None:
 def test_other_attributes_are_as_strict_as_before() -> None:
     """What is neither a field nor a reference cannot be assigned."""
     with pytest.raises(ValueError, match="has no field"):
-        Hero(name="Ada").nothing = 1  # type: ignore[attr-defined]
+        Hero(name="Ada").nothing = 1
 
 
 @pytest.mark.parametrize("annotation", [str | None, TeamId, Mapped[TeamId]])

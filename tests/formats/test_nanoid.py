@@ -97,7 +97,7 @@ def test_refused_settings(settings: dict[str, Any], message: str) -> None:
 def test_a_format_is_not_changed() -> None:
     """A format cannot be changed after it was made."""
     with pytest.raises(dataclasses.FrozenInstanceError):
-        NanoId().length = 5  # type: ignore[misc]
+        NanoId().length = 5
 
 
 # --- checking
@@ -313,4 +313,4 @@ def test_prefixed() -> None:
 def test_a_format_has_to_be_complete() -> None:
     """The base class itself makes no ids."""
     with pytest.raises(TypeError, match="abstract"):
-        Format()  # type: ignore[abstract]
+        Format()

@@ -16,10 +16,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.parse import known_formats
 from sqlalchemy_public_id.formats.pool import RandomText
 
-FORMATS: list[Format] = [
-    Snowflake(machine) if cls is Snowflake else cls()  # type: ignore[call-arg]
-    for cls in known_formats().values()
-]
+FORMATS: list[Format] = [Snowflake(machine) if cls is Snowflake else cls() for cls in known_formats().values()]
 every_format = pytest.mark.parametrize("format", FORMATS, ids=lambda each: type(each).__name__)
 pytestmark = ignore_fork_warning
 

@@ -196,4 +196,4 @@ def test_prefixes_of_typeids(prefix: str) -> None:
 def test_refused_prefixes_of_typeids(prefix: object) -> None:
     """Other prefixes are refused."""
     with pytest.raises(ConfigurationError, match="is not allowed in a TypeID"):
-        JetifyTypeId(prefix)  # type: ignore[arg-type]
+        JetifyTypeId(prefix)

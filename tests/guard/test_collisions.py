@@ -332,7 +332,7 @@ def test_savepoint_of_many_rows(new_engine: Callable[..., Engine], engine: Engin
     guard.install(own)
     sent: list[str] = []
     with own.connect() as connection:
-        connection.connection.driver_connection.set_trace_callback(sent.append)  # type: ignore[union-attr]  # sqlite3's
+        connection.connection.driver_connection.set_trace_callback(sent.append)
         with pytest.raises(IntegrityError):
             connection.execute(insert(User.__table__), [{"email": "same"}] * 2)
         connection.execute(insert(User.__table__), [{"email": "one"}, {"email": "two"}])

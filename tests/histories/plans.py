@@ -117,7 +117,7 @@ def plan_of(seed: int, ticket: int) -> Plan:
         repeats=kind in ("add", "give", "move", "drop") and chance.random() < 0.5,
         pause=chance.choice([0, 0, 0.001, 0.003, 0.003, 0.02]) if kind in ("send", "remove", "add") else 0,
         limit=chance.uniform(0.0005, 0.02) if chance.random() < 0.12 else None,
-        **about,  # type: ignore[arg-type]  # the names above
+        **about,
     )
 
 

@@ -98,5 +98,5 @@ def test_condition_of_a_repeated_insert(session: Session, tenants: Tenants) -> N
     """What is no condition is refused before anything is sent, also if the row would be new."""
     new = User(public_id=UNKNOWN, organisation_id=tenants.ours.id, name="Bob")
     with pytest.raises(ConfigurationError, match="expected a condition such as User"):
-        insert_once(session, new, where=True)  # type: ignore[arg-type]  # as Python compares
+        insert_once(session, new, where=True)
     assert new not in session

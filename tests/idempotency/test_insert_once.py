@@ -116,12 +116,12 @@ def test_row_that_has_changed(db: Session, engine: Engine, expire_on_commit: boo
 def test_scoped_session(db: Session, engine: Engine) -> None:
     """A scoped session does as well; a connection does not."""
     scoped = scoped_session(sessionmaker(engine))
-    order, created = insert_once(scoped, Order(public_id=A))  # type: ignore[arg-type]
+    order, created = insert_once(scoped, Order(public_id=A))
     assert created
     assert order in scoped
     scoped.remove()
     with engine.connect() as connection, pytest.raises(TypeError, match="expected a Session"):
-        insert_once(connection, Order(public_id=A))  # type: ignore[arg-type]
+        insert_once(connection, Order(public_id=A))
 
 
 # --- ids
@@ -144,7 +144,7 @@ def test_none_is_no_id(db: Session, statements: list[str], id: dict[str, Any]) -
     """Without an id that somebody knows, an insert could not be repeated: refused before anything is sent."""
     order = Order(number="1", **id)
     if id.get("public_id"):
-        order.public_id = None  # type: ignore[assignment]
+        order.public_id = None
     statements.clear()
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="no public_id"):

@@ -98,7 +98,7 @@ def test_transaction_of_a_connection(db: Session, engine: Engine, mode: Any) -> 
                 insert_once(session, Order(public_id=A, number="2"))
             if mode != "control_fully":
                 session.commit()
-        connection.get_transaction().commit()  # type: ignore[union-attr]
+        connection.get_transaction().commit()
 
     assert (stored(engine), len(stored(engine, Customer))) == ([A], 1)
 

@@ -220,7 +220,7 @@ def test_no_reference(db: Session, statements: Statements, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"references has .*, expected references of Book"):
         lookup.page(db, Book, limit=5, references=[wrong])
     with pytest.raises(TypeError, match=r"expected a list of references.*\[Book.author_public_id\]"):
-        lookup.page(db, Book, limit=5, references=Book.author_public_id)  # type: ignore[arg-type]  # the mistake
+        lookup.page(db, Book, limit=5, references=Book.author_public_id)  # the mistake
     assert not statements
     assert lookup.page(db, Book, limit=5, references=())
 

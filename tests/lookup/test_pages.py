@@ -174,7 +174,7 @@ def test_page_is_a_sequence(db: Session) -> None:
     assert page[2] in page
     assert page == lookup.page(db, Post, limit=4)
     with pytest.raises(AttributeError):
-        page.has_more = False  # type: ignore[misc]
+        page.has_more = False
 
 
 def test_rows_that_come_and_go(db: Session) -> None:
@@ -221,7 +221,7 @@ def test_place_that_the_session_hides(db: Session, include_aliases: bool) -> Non
     def _(state: ORMExecuteState) -> None:
         if state.is_select and not state.is_column_load and not state.is_relationship_load:
             visible = with_loader_criteria(Ticket, Ticket.used.is_(False), include_aliases=include_aliases)
-            state.statement = state.statement.options(visible)  # type: ignore[union-attr]
+            state.statement = state.statement.options(visible)
 
     db.add_all(Ticket() for _ in range(6))
     db.commit()
@@ -262,7 +262,7 @@ def test_place_in_a_hierarchy_that_is_hidden(db: Session, statements: list[str],
 
     @event.listens_for(db, "do_orm_execute")
     def _(state: ORMExecuteState) -> None:
-        state.statement = state.statement.options(visible)  # type: ignore[union-attr]
+        state.statement = state.statement.options(visible)
 
     assert ids(lookup.page(db, select(Post), limit=2, after=POSTS[3])) == [POSTS[4], POSTS[5]]
     assert ids(lookup.page(db, Video, limit=2, after=POSTS[3])) == [POSTS[6], POSTS[9]]

@@ -105,8 +105,8 @@ def test_related_rows_of_another_database(new_engine: Callable[..., Engine]) -> 
         )
 
     teams, members = new_engine("sqlite"), new_engine("sqlite")
-    own.create_all(teams, tables=[Team.__table__])  # type: ignore[list-item]
-    own.create_all(members, tables=[Member.__table__])  # type: ignore[list-item]
+    own.create_all(teams, tables=[Team.__table__])
+    own.create_all(members, tables=[Member.__table__])
     found = []
     for _ in range(2):
         with Session(binds={Team: teams, Member: members}) as session:

@@ -84,7 +84,7 @@ class Ticket(PublicIdMixin, Base):
 
 
 DOUBLE: Any = column_property(Ticket.priority * 2)
-Ticket.double = DOUBLE  # type: ignore[attr-defined]  # as programs add it
+Ticket.double = DOUBLE
 TITLES = [None, "a", "B", "b", "ä", "a ", ""]
 RANKS: list[Any] = [{"rank": None}, {"rank": 1}, {"rank": 2}, {}]
 ROWS = 40

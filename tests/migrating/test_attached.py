@@ -90,10 +90,10 @@ def test_batch(people: People, engine: Engine) -> None:
     untouched = main(engine)
 
     with people.migrating() as op, op.batch_alter_table("person", schema=OTHER) as batch:
-        batch.add_public_id(format=NanoId())  # type: ignore[attr-defined]
+        batch.add_public_id(format=NanoId())
     people.check_complete(3)
     with people.migrating() as op, op.batch_alter_table("person", schema=OTHER) as batch:
-        batch.drop_public_id()  # type: ignore[attr-defined]
+        batch.drop_public_id()
 
     people.check_gone()
     assert main(engine) == untouched
@@ -106,7 +106,7 @@ def test_triggers_of_a_backfill(people: People, engine: Engine, triggers: str) -
     people.run("expand_public_id")
     untouched = main(engine)
 
-    progress = backfill.run(engine, "person", schema=OTHER, update_triggers=triggers)  # type: ignore[arg-type]
+    progress = backfill.run(engine, "person", schema=OTHER, update_triggers=triggers)
 
     assert (progress.filled, progress.total) == (3, 3)
     assert main(engine) == untouched

@@ -142,7 +142,7 @@ def others(sql: str) -> list[tuple[str, Any]]:
 def ours(sql: str) -> tuple[str, int, str | None]:
     """Type, NOT NULL and default of the column."""
     found = {name.lower(): row for name, row in described(sql).items()}["public_id"]
-    return found[:3]  # type: ignore[no-any-return]
+    return found[:3]
 
 
 def unique_indexes(sql: str) -> list[list[str]]:

@@ -127,7 +127,7 @@ def test_digits(engine: Engine, format: BitsFormat) -> None:
 
     if format.ordered:
         now = datetime.now(timezone.utc)
-        times = [format.timestamp(id) for id in ids]  # type: ignore[attr-defined]
+        times = [format.timestamp(id) for id in ids]
         assert now - timedelta(minutes=2) < min(times) <= max(times) < now + timedelta(seconds=2)
     numbers = [format.to_int(id) for id in ids]
     finer_time = () if has_own_function(engine, format) else (17, 18)  # uuidv7() has parts of the millisecond there

@@ -199,7 +199,7 @@ def test_upgrades_at_once(new_project: Callable[..., Project]) -> None:
             for log in logs
         ]
         for log in logs:
-            wait_until(lambda log=log: "waiting for" in log.read_text(), "the process", log, 60)  # type: ignore[misc]
+            wait_until(lambda log=log: "waiting for" in log.read_text(), "the process", log, 60)
 
     assert [process.wait(120) for process in processes] == [0] * 3, [log.read_text()[-300:] for log in logs]
     assert sum(log.read_text().count("build the unique index") for log in logs) == 1

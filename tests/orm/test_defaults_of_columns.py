@@ -170,7 +170,7 @@ def test_public_id_that_is_added_late(session: Session, statements: Statements) 
 
     session.execute(text("CREATE TABLE note (id INTEGER PRIMARY KEY, name TEXT, public_id TEXT UNIQUE)"))
     [before] = flush(session, Note, [{"name": "before"}])
-    Note.public_id = public_id_column(NanoId(prefix="late_note"))  # type: ignore[attr-defined]  # no annotation declares it
+    Note.public_id = public_id_column(NanoId(prefix="late_note"))
     assert before.public_id is None  # that of a stored row is not made up
     statements.clear()
     notes = flush(session, Note, [{"name": str(number)} for number in range(3)])

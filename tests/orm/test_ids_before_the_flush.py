@@ -199,7 +199,7 @@ def test_transient_copy_may_be_given_another_id(session: Session, user: User) ->
     """``make_transient`` is SQLAlchemy's way to copy a row; the copy takes another id."""
     session.expunge(user)
     make_transient(user)
-    user.id = None  # type: ignore[assignment]
+    user.id = None
     user.public_id = B
     session.add(user)
     session.commit()

@@ -72,7 +72,7 @@ def test_model_on_a_query_of_a_model_with_a_public_id(session: Session) -> None:
     Base.metadata.create_all(session.get_bind())
     [user] = flush(session, User, [{}])
 
-    assert session.scalars(select(Report)).one().public_id == user.public_id  # type: ignore[attr-defined]
+    assert session.scalars(select(Report)).one().public_id == user.public_id
     assert lookup.resolve(session, user.public_id) is user
 
 
@@ -134,7 +134,7 @@ class User(PublicIdMixin, Base):
     __public_id__ = NanoId(prefix="original")
 
 
-HISTORY = User.__table__.to_metadata(Base.metadata, name="user_history")  # type: ignore[attr-defined]
+HISTORY = User.__table__.to_metadata(Base.metadata, name="user_history")
 HISTORY.append_column(Column("version", Integer, primary_key=True))
 HISTORY.c.id.autoincrement = False
 HISTORY.indexes.clear()
@@ -148,7 +148,7 @@ class UserHistory(PublicIdMixin):
 
 Base.registry.map_imperatively(UserHistory, HISTORY)
 
-COPY = User.__table__.to_metadata(Base.metadata, name="user_elsewhere")  # type: ignore[attr-defined]
+COPY = User.__table__.to_metadata(Base.metadata, name="user_elsewhere")
 COPY.indexes.clear()
 COPY.append_constraint(UniqueConstraint("public_id"))
 
@@ -177,7 +177,7 @@ def test_history_has_no_ids_of_its_own(session: Session, user: User) -> None:
     versions = flush(session, UserHistory, given)
 
     assert [each.public_id for each in versions] == [user.public_id] * 2
-    assert UserHistory().public_id is None  # type: ignore[attr-defined]
+    assert UserHistory().public_id is None
 
 
 def test_default_of_a_history_column_is_none(session: Session, user: User) -> None:
@@ -223,7 +223,7 @@ def test_history_that_is_unique_with_the_version(session: Session) -> None:
     class Draft(PublicIdMixin, Own):
         __tablename__ = "draft"
 
-    history = Draft.__table__.to_metadata(Own.metadata, name="draft_history")  # type: ignore[attr-defined]
+    history = Draft.__table__.to_metadata(Own.metadata, name="draft_history")
     history.indexes.clear()
     history.append_column(Column("version", Integer))
     history.append_constraint(UniqueConstraint("public_id", "version"))

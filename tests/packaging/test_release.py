@@ -88,4 +88,4 @@ def test_parts_of_this_version() -> None:
     version = re.findall(r'"(.*)"', (ROOT / "src/sqlalchemy_public_id/_version.py").read_text())[-1]
 
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
-    assert re.search(r"^## (\S+) ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
+    assert re.search(r"^## (\S+) ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version

@@ -34,13 +34,6 @@ from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, PublicIdNo
 engine = filled_engine(Base.metadata, fill)
 
 
-@pytest.fixture
-def db(session: Session) -> Session:
-    """A session whose transaction has begun."""
-    session.connection()
-    return session
-
-
 @pytest.mark.backend
 def test_a_hundred_orders(db: Session, statements: Statements) -> None:
     """A flush sends one SELECT, however many rows refer to however many customers."""
@@ -103,7 +96,7 @@ def test_none_clears(db: Session) -> None:
     db.flush()
     assert order.billing is order.billing_id is None
     with pytest.raises(InvalidPublicId) as caught:
-        order.customer_public_id = None  # type: ignore[assignment]
+        order.customer_public_id = None
     assert caught.value.field == "Order.customer_public_id"
     assert order.customer_public_id == CUSTOMERS[0]
 
@@ -150,7 +143,7 @@ def test_assigned_again_after_a_rollback(db: Session) -> None:
     db.add(Customer(id=key, name="stranger"))
     db.flush()
 
-    customer.id = order.id = None  # type: ignore[assignment]  # new rows
+    customer.id = order.id = None  # new rows
     order.customer_public_id = customer.public_id
     db.add_all([customer, order])
     db.flush()

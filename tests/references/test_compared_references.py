@@ -30,13 +30,6 @@ MALFORMED = ["", "nonsense", "rford_000000000000", "RFCUS_000000000000", "rfcus_
 engine = filled_engine(Base.metadata, fill)
 
 
-@pytest.fixture
-def db(session: Session) -> Session:
-    """A session whose transaction has begun."""
-    session.connection()
-    return session
-
-
 @pytest.mark.backend
 def test_filter(db: Session) -> None:
     """Equal, in a list, null, and their opposites, answer as a column would."""

@@ -78,7 +78,7 @@ def test_public_refs() -> None:
     assert references.public_refs(Buyer) == {}
     for wrong in (1, "Bill", int, Bill(), None):
         with pytest.raises(ConfigurationError, match="not a mapped class"):
-            references.public_refs(wrong)  # type: ignore[arg-type]
+            references.public_refs(wrong)
 
 
 def test_what_is_no_reference() -> None:
@@ -89,10 +89,10 @@ def test_what_is_no_reference() -> None:
 
     for wrong in (Bill.buyer, Bill.buyer_id, "buyer_public_id", Bill, None):
         with pytest.raises(ConfigurationError, match=r"expected an attribute such as"):
-            references.eager(wrong)  # type: ignore[arg-type]
+            references.eager(wrong)
     for name in (None, 1, relationship(), Buyer):
         with pytest.raises(ConfigurationError, match="expected the name of the relationship"):
-            public_ref(name)  # type: ignore[arg-type]
+            public_ref(name)
     with pytest.raises(ConfigurationError, match="belongs to no mapped class"):
         select(Mixin.buyer_public_id)
 

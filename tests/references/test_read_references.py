@@ -36,13 +36,6 @@ EXPECTED = [CUSTOMERS[number // 10] for number in range(100)]
 engine = filled_engine(Base.metadata, fill)
 
 
-@pytest.fixture
-def db(session: Session) -> Session:
-    """A session whose transaction has begun."""
-    session.connection()
-    return session
-
-
 @pytest.mark.backend
 def test_a_page_in_two_statements(db: Session, statements: list[str]) -> None:
     """The first access asks for all objects of the session; no customer is loaded."""

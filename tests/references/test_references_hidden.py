@@ -122,7 +122,7 @@ def hide(session: Any, include_aliases: bool = True, everything: bool = False) -
         if state.is_select and not state.is_column_load and (everything or not state.is_relationship_load):
             for model in (Buyer, Shop, Region, Sale):
                 visible = with_loader_criteria(model, model.hidden.is_(False), include_aliases=include_aliases)
-                state.statement = state.statement.options(visible)  # type: ignore[union-attr]
+                state.statement = state.statement.options(visible)
 
 
 engine = filled_engine(Base.metadata, lambda session: None)

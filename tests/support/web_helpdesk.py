@@ -87,7 +87,7 @@ def client(app: FastAPI, token: str | None = None) -> AsyncClient:
 def with_first_keys(rows: list[Base]) -> list[Base]:
     """Give the first row of each class its key; the database counts on from there."""
     for first in {type(row): row for row in reversed(rows)}.values():
-        first.id = FIRST_KEY  # type: ignore[attr-defined]
+        first.id = FIRST_KEY
     return rows
 
 

@@ -126,7 +126,7 @@ def test_malformed_id_is_refused() -> None:
 @pytest.mark.parametrize(("target", "message"), [(User, "'name'"), (int, "'int'"), ("User", "'User'")])
 def test_wrong_target_is_refused(target: object, message: str) -> None:
     """What has no such public id is named in the error."""
-    with pytest.raises(ConfigurationError, match=message), testing.fixed_ids(target, A, attribute="name"):  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=message), testing.fixed_ids(target, A, attribute="name"):
         pass
 
 

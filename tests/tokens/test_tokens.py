@@ -203,8 +203,8 @@ def test_swapped_arguments(session: Session) -> None:
         lambda value: tokens.get(session, Share, value, attribute=value),
         lambda value: tokens.get(session, Share, value),
         lambda value: tokens.get(session, Plain, value, attribute=value),
-        lambda value: asyncio.run(asyncio_tokens.get(session, value, Reset)),  # type: ignore[arg-type]
-        lambda value: asyncio.run(asyncio_tokens.get(session, Reset, value, attribute=value)),  # type: ignore[arg-type]
+        lambda value: asyncio.run(asyncio_tokens.get(session, value, Reset)),
+        lambda value: asyncio.run(asyncio_tokens.get(session, Reset, value, attribute=value)),
         token_column,
         Token,
         lambda value: Token("reset", bytes=value),
@@ -363,7 +363,7 @@ def test_async(async_engine: AsyncEngine) -> None:
         assert await asyncio_tokens.get(session, Reset, issued.reveal(), where=Reset.expires_at < NOW) is None
         await session.rollback()
         with pytest.raises(TypeError, match="has no option with_for_updates"):
-            await asyncio_tokens.get(session, Reset, "", with_for_updates=True)  # type: ignore[call-arg]
+            await asyncio_tokens.get(session, Reset, "", with_for_updates=True)
         assert [text for text in IMPOSSIBLE if await asyncio_tokens.get(session, Reset, text) is not None] == []
         assert not session.in_transaction()
         await session.run_sync(lambda sync_session: Base.metadata.drop_all(sync_session.connection()))

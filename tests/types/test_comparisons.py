@@ -79,7 +79,7 @@ def model_of(declared: Any) -> Any:
         __public_id__ = NanoId()
         about: Mapped[str | None] = mapped_column(Row.__table__.c.public_id.type)
 
-    Row.Note = Note  # type: ignore[attr-defined]
+    Row.Note = Note
     return Row
 
 

@@ -260,7 +260,7 @@ def test_naming_convention(convention: Any, name: str) -> None:
 )
 def test_to_metadata_copies_one_index(metadata: MetaData, name: str) -> None:
     """A copy has the one index, named after itself by its own MetaData, and so has a copy of the copy."""
-    copy = Person.__table__.to_metadata(metadata, name="people")  # type: ignore[attr-defined]
+    copy = Person.__table__.to_metadata(metadata, name="people")
     again = copy.to_metadata(MetaData(schema="other"))
 
     assert index_of(copy).name == name

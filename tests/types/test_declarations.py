@@ -183,8 +183,8 @@ def annotated_in_a_dataclass(base: Any) -> None:
 
 
 EARLY: dict[str, Callable[[Any], Any]] = {
-    "a format is given as __public_id__": lambda base: declare(base, "Badge", PublicIdMixin[NanoId]),  # type: ignore[type-var]
-    "without quotes": lambda base: declare(base, "Badge", PublicIdMixin["ModelId"]),  # type: ignore[name-defined]
+    "a format is given as __public_id__": lambda base: declare(base, "Badge", PublicIdMixin[NanoId]),
+    "without quotes": lambda base: declare(base, "Badge", PublicIdMixin["ModelId"]),
     r"Badge: .* write PublicIdMixin\[BadgeId\] and leave the annotation out": lambda base: declare(
         base, "Badge", PublicIdMixin, annotated=BadgeId
     ),
@@ -195,7 +195,7 @@ EARLY: dict[str, Callable[[Any], Any]] = {
     ),
     r"'NanoId\(\)' is not a format": lambda base: declare(base, "Badge", PublicIdMixin, __public_id__="NanoId()"),
     "TypedId has no prefix": lambda base: declare(base, "Badge", PublicIdMixin, __public_id__=TypedId),
-    "12 is not a format": lambda base: public_id_column(12),  # type: ignore[call-overload]
+    "12 is not a format": lambda base: public_id_column(12),
     "no option args, max_retry; expected .* or one of active_history, autoincrement, comment, ": (
         lambda base: public_id_column(max_retry=5, args=8)
     ),
@@ -207,7 +207,7 @@ EARLY: dict[str, Callable[[Any], Any]] = {
     "takes no server_onupdate": lambda base: public_id_column(server_onupdate=FetchedValue()),
     "max_retries is -1, expected": lambda base: public_id_column(max_retries=-1),
     "max_retries is True, expected": lambda base: public_id_column(max_retries=True),
-    "belongs to .*BadgeId": lambda base: type("OtherId", (TypedId,), {}, prefix="rptbadge"),  # type: ignore[call-overload]
+    "belongs to .*BadgeId": lambda base: type("OtherId", (TypedId,), {}, prefix="rptbadge"),
 }
 
 

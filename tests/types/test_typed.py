@@ -207,7 +207,7 @@ def test_refused_declarations(arguments: dict[str, Any], message: str) -> None:
 def test_prefix_that_is_taken() -> None:
     """A prefix has one owner, former ones included; the error names both."""
     with pytest.raises(DuplicatePrefix, match=r"'gleis' of .*OtherId belongs to .*PlatformId"):
-        type("OtherId", (TypedId,), {}, prefix="gleis")  # type: ignore[call-overload]
+        type("OtherId", (TypedId,), {}, prefix="gleis")
 
 
 # --- the life of a type

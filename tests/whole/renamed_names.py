@@ -265,6 +265,6 @@ def failures_of(url: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     warnings.simplefilter("always")
-    warnings.showwarning = lambda message, *_: warned.append(str(message))  # type: ignore[assignment]
+    warnings.showwarning = lambda message, *_: warned.append(str(message))
     failures = list(failures_of(sys.argv[2]))
     sys.stdout.write(json.dumps({"rewritten": RewritingLoader.rewritten, "failures": failures, "warned": warned}))

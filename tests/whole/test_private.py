@@ -100,7 +100,7 @@ def test_sentinel_of_the_application() -> None:
         _sentinel: Mapped[int] = orm_insert_sentinel()
 
     configure_mappers()
-    sentinels = [model.__table__._sentinel_column for model in (Thing, Other)]  # type: ignore[attr-defined]  # a Table
+    sentinels = [model.__table__._sentinel_column for model in (Thing, Other)]
 
     is_made = IS_FAST and not before_sqlalchemy(2, 0, 29)
     assert sentinels == [table.c.public_id if is_made else None, Other.__table__.c._sentinel]
@@ -169,7 +169,7 @@ def test_criteria_of_a_statement(names: bool) -> None:
 
 
 class Unhashable(UserDefinedOption):
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def statements() -> list[Select[Any]]:
@@ -238,7 +238,7 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
     def left(by_flush: bool) -> tuple[Any, ...]:
         things = [Thing(name=str(number)) for number in range(3)]
         for thing in things:
-            thing._sa_instance_state._orphaned_outside_of_session = True  # type: ignore[attr-defined]  # of SQLAlchemy
+            thing._sa_instance_state._orphaned_outside_of_session = True
         with Session(engine) as session:
             if by_flush:
                 session.add_all(things)
@@ -246,7 +246,7 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
             else:
                 bulk.insert(session, things)
             transaction: Any = session.get_transaction()
-            states: list[Any] = [thing._sa_instance_state for thing in things]  # type: ignore[attr-defined]  # of SQLAlchemy
+            states: list[Any] = [thing._sa_instance_state for thing in things]
             values = [dict(vars(state)) for state in states]
             assert [value.pop("session_id") for value in values] == [session.hash_key] * 3
             assert [state._instance_dict is session.identity_map._wr for state in states] == [True] * 3

@@ -41,7 +41,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
         ours, theirs = (_migrated(database, rows, bench, name) for name in (OURS, THEIRS))
         names = OURS, THEIRS + (", which broke off" if theirs["broke_off"] else "")
 
-        def row(what: str, names: tuple[str, str], unit: str, *values: float, name: str = database.name, **more: Any):  # type: ignore[no-untyped-def]
+        def row(what: str, names: tuple[str, str], unit: str, *values: float, name: str = database.name, **more: Any):
             return Comparison(f"{what}, {name}", *names, unit, [float(values[0])], [float(values[1])], **more)
 
         failed, naive_failed = (len(each["load"].failed()) for each in (ours, theirs))

@@ -74,7 +74,7 @@ class Runner:
             }
             streams = {"stdout": output, "stderr": output, "start_new_session": True}
             begun, arguments = time.monotonic(), [_fill(part, url) for part in command]
-            process = subprocess.Popen(arguments, cwd=folder, env=environment, **streams)  # type: ignore[call-overload]
+            process = subprocess.Popen(arguments, cwd=folder, env=environment, **streams)
             try:
                 status = process.wait(self.timeout)
             except subprocess.TimeoutExpired:

@@ -183,8 +183,7 @@ class PublicModel(BaseModel):
         """
         session = unscoped(session)
         if hasattr(session, "run_sync"):
-            awaited: Coroutine[Any, Any, Self] = session.run_sync(cls.of, obj)
-            return awaited
+            return session.run_sync(cls.of, obj)
         state = inspect(obj, raiseerr=False)
         if state is None or getattr(state, "session", None) is not session_of(session):
             references.load(session, [obj])
@@ -204,8 +203,7 @@ class PublicModel(BaseModel):
         """
         session, rows = unscoped(session), list(objects)
         if hasattr(session, "run_sync"):
-            awaited: Coroutine[Any, Any, list[Self]] = session.run_sync(cls.many, rows)
-            return awaited
+            return session.run_sync(cls.many, rows)
         references.load(session, rows)
         return [cls.model_validate(row) for row in rows]
 
@@ -269,8 +267,7 @@ class Page(BaseModel, Generic[P]):
         """
         session = unscoped(session)
         if hasattr(session, "run_sync"):
-            awaited: Coroutine[Any, Any, Self] = session.run_sync(cls.of, page)
-            return awaited
+            return session.run_sync(cls.of, page)
         references.load(session, page)
         return cls.model_validate(page)
 

@@ -165,7 +165,7 @@ def require_session(session: object) -> None:
 def session_of(session: Session | scoped_session[Session]) -> Session:
     """Return *session*, or the one of a scoped session; raise as :func:`require_session` does."""
     require_session(session)
-    return session() if isinstance(session, scoped_session) else session
+    return cast("Session", unscoped(session))
 
 
 def unscoped(session: Any) -> Any:

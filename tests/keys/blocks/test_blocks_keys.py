@@ -68,7 +68,7 @@ def _tables(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[None
     create(Base.metadata)
     with ExitStack() as stack:
         _engines.append(engine)
-        NOTES._lessor._engine = None  # type: ignore[attr-defined]  # to be asked anew
+        NOTES._lessor._engine = None  # to be asked anew
         stack.callback(NOTES.table.drop, engine, checkfirst=True)
         NOTES.table.drop(engine, checkfirst=True)
         NOTES.create_table()
@@ -150,7 +150,7 @@ def test_types(engine: Engine) -> None:
 def test_no_allocator() -> None:
     """What is no allocator is refused when the key is declared."""
     with pytest.raises(ConfigurationError, match="expected a BlockAllocator"):
-        block_key("note")  # type: ignore[arg-type]  # the wrong type, on purpose
+        block_key("note")  # the wrong type, on purpose
 
 
 @pytest.mark.parametrize("key", [lambda: block_key(NOTES), bigint_key], ids=["block", "bigint"])
@@ -163,7 +163,7 @@ def test_properties_that_are_expressions(key: Any) -> None:
         __tablename__ = "size"
         id: Mapped[int] = key()
         size: Mapped[int] = mapped_column()
-        twice: Mapped[int] = column_property(size.column * 2)  # type: ignore[attr-defined]
+        twice: Mapped[int] = column_property(size.column * 2)
 
     configure_mappers()
 

@@ -157,7 +157,7 @@ def test_outcome_of_a_commit_is_unknown(engine: Engine, allocators: Allocators) 
     allocator.reserve(1)
     allocator.close()
     event.listen(engine, "after_cursor_execute", after_update)
-    engine.dialect.is_disconnect = lambda error, *rest: "connection lost" in str(error)  # type: ignore[method-assign]  # on purpose
+    engine.dialect.is_disconnect = lambda error, *rest: "connection lost" in str(error)
     first = allocator.next()
 
     assert broken == [1]
@@ -218,7 +218,7 @@ def test_close_while_one_waits(allocators: Allocators) -> None:
         assert closed.wait(60)
         return real(count, *rest)
 
-    allocator._lessor.lease = slow  # type: ignore[method-assign]  # in place of the real one
+    allocator._lessor.lease = slow  # in place of the real one
     with ThreadPoolExecutor(1) as threads:
         taken = threads.submit(allocator.take, 50)
         assert leasing.wait(60)

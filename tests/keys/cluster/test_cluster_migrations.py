@@ -180,7 +180,7 @@ def test_rendering(operation: ClusterOp, expected: str) -> None:
     """Each operation is written as a call, with what has to be said; the reverse of its reverse is the operation."""
     again = operation.reverse().reverse()
 
-    assert (type(again), again.schema) == (type(operation), operation.schema)  # type: ignore[attr-defined]
+    assert (type(again), again.schema) == (type(operation), operation.schema)
     assert expected in map(str.strip, render_python_code(UpgradeOps([operation])).splitlines())
 
 

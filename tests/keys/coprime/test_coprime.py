@@ -184,4 +184,4 @@ def test_different_values() -> None:
     assert CoprimeStep(BASE36, 6, start=36**6 + 5) == CoprimeStep(BASE36, 6, start=5)
     assert repr(CoprimeStep("01", 3, 7, 0)) == "CoprimeStep(alphabet='01', length=3, step=7, start=0)"
     with pytest.raises(dataclasses.FrozenInstanceError):
-        step.length = 7  # type: ignore[misc]
+        step.length = 7

@@ -114,7 +114,7 @@ def test_typed_id() -> None:
     made = InvoiceId()
 
     assert type(made) is InvoiceId
-    assert made == "cpinv_" + STEP.key(InvoiceId.id_format.number(made))  # type: ignore[attr-defined]
+    assert made == "cpinv_" + STEP.key(InvoiceId.id_format.number(made))
     assert TypedId.parse(str(made)) == made
     assert PublicIdType(InvoiceId).next_id() != made
 

@@ -80,7 +80,7 @@ def revive() -> int:
 def guard_engine(dialect: type[DefaultDialect], engine: Engine) -> None:
     """Guard an engine that was just created: SQLAlchemy's hook for those who wrap dialects."""
     guard.install(engine)
-    _facts["engines"] += 1  # type: ignore[operator]
+    _facts["engines"] += 1
 
 
 def flush_row() -> bool:
@@ -100,7 +100,7 @@ def flush_row() -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Come before the fixtures of the suite, which may map classes."""
-    _facts["revived"] += revive()  # type: ignore[operator]
+    _facts["revived"] += revive()
 
 
 @pytest.hookimpl(trylast=True)
@@ -117,4 +117,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 activate()
-DefaultDialect.engine_created = classmethod(guard_engine)  # type: ignore[method-assign,assignment]
+DefaultDialect.engine_created = classmethod(guard_engine)

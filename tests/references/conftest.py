@@ -1,0 +1,13 @@
+"""The session of the tests of references."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.orm import Session
+
+
+@pytest.fixture
+def db(session: Session) -> Session:
+    """A session whose transaction has begun."""
+    session.connection()
+    return session
