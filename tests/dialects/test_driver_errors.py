@@ -26,6 +26,11 @@ class OfPsycopg(Exception):
         self.diag = SimpleNamespace(constraint_name="uq_user_public_id", message_detail=detail)
 
 
+def of_psycopg_alone(message: str) -> Exception:
+    """The error of psycopg that comes without an answer of the server."""
+    return type("OperationalError", (Exception,), {"sqlstate": None, "pgresult": None, "pgconn": None})(message)
+
+
 def of_mysql(code: int, message: str = "…") -> Exception:
     """An error of PyMySQL, mysqlclient and asyncmy."""
     return Exception(code, message)
@@ -79,6 +84,7 @@ OUTCOMES: list[tuple[Traits, Exception, Outcome]] = [
     (PostgreSQL(), OfPsycopg("40P01"), Outcome.RETRYABLE),
     (PostgreSQL(), OfPsycopg("57P01"), Outcome.UNKNOWN),
     (PostgreSQL(), OfPsycopg("08006"), Outcome.UNKNOWN),
+    (PostgreSQL(), of_psycopg_alone("connection socket closed"), Outcome.UNKNOWN),
     (PostgreSQL(), OfPsycopg("23505"), Outcome.FAILED),
     (CockroachDB(), OfPsycopg("40001"), Outcome.RETRYABLE),
     (CockroachDB(), OfPsycopg("40003"), Outcome.UNKNOWN),

@@ -69,7 +69,8 @@ class _PostgresProtocol(Traits):
 
     def outcome(self, error: Exception) -> Outcome:
         # class 08: a connection that is lost, or was not made
-        return Outcome.UNKNOWN if str(self.error_code(error)).startswith("08") else super().outcome(error)
+        is_lost = str(self.error_code(error)).startswith("08") or _is_from_psycopg(error)
+        return Outcome.UNKNOWN if is_lost else super().outcome(error)
 
     def in_autocommit(self, dbapi_connection: Any) -> bool:
         return bool(getattr(dbapi_connection, "autocommit", False))
@@ -154,6 +155,17 @@ class AuroraDSQL(_PostgresProtocol):
     """
 
     no_retries = "this database has no savepoints"
+
+
+def _is_from_psycopg(error: Exception) -> bool:
+    """Return True if psycopg reports that it cannot talk to the server, on a connection that had been made.
+
+    An example is "connection socket closed". The connection may not count as closed before its next statement, so
+    SQLAlchemy does not take it for lost. ``pgresult`` is the answer of the server, and ``pgconn`` is for attempts to
+    connect.
+    """
+    is_unanswered = getattr(error, "pgresult", error) is None and getattr(error, "pgconn", error) is None
+    return is_unanswered and type(error).__name__ == "OperationalError"
 
 
 def _fields(error: BaseException | None) -> dict[str, Any]:

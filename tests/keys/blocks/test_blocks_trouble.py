@@ -33,6 +33,11 @@ def hold(connection: Connection, allocator: BlockAllocator) -> None:
     connection.execute(update(allocator.table).values(next=allocator.table.c.next))
 
 
+def kill_statement(engine: Engine) -> str:
+    """Return the statement that ends a connection, with a place for its number."""
+    return "SELECT pg_terminate_backend({})" if engine.name == "postgresql" else "KILL {}"
+
+
 # --- locks
 
 
@@ -122,7 +127,7 @@ def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], a
 
     def kill() -> int:
         killed = 0
-        statement = "SELECT pg_terminate_backend({})" if engine.name == "postgresql" else "KILL {}"
+        statement = kill_statement(engine)
         with engine.connect() as own:
             while not done.wait(0.005):
                 with suppress(DBAPIError, KeyError), own.begin():
@@ -140,6 +145,58 @@ def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], a
 
     assert len(set(got)) == 2400
     assert killing.result() > 0
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_connection_breaks_before_the_table_is_made(
+    engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators
+) -> None:
+    """A connection that breaks while the table of counters is looked for or created is replaced like any other."""
+    own = new_engine(engine.name, engine.url)
+    allocator = allocators(engine=own, create=True)
+    allocator.table.drop(engine)
+    broken: list[str] = []
+
+    def before_execute(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        step = "CREATE" if statement.lstrip().startswith("CREATE") else "look"
+        if "FOR UPDATE" not in statement and step not in broken:
+            broken.append(step)
+            raw = connection.connection.dbapi_connection
+            number = raw.info.backend_pid if engine.name == "postgresql" else raw.thread_id()
+            with engine.begin() as other:
+                other.execute(text(kill_statement(engine).format(number)))
+
+    event.listen(own, "before_cursor_execute", before_execute)
+    got = allocator.take(3)
+
+    assert (broken, got) == (["look", "CREATE"], [range(3)])
+
+
+@on("postgresql")
+@pytest.mark.parametrize("step", ["SELECT", "UPDATE"])
+def test_broken_sockets(
+    step: str, engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators, caplog: Any
+) -> None:
+    """A connection whose socket is broken, which psycopg still calls open, is replaced; nobody sees the next error."""
+    own = new_engine(engine.name, engine.url)
+    allocator = allocators(engine=own, block=3)
+    allocator.take(3)
+    broken: list[Any] = []
+
+    def hang_up(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith(step) and len(broken) < 3:
+            broken.append(connection.connection.driver_connection)
+            reader, writer = os.pipe()
+            os.dup2(writer, broken[-1].fileno())
+            os.close(reader)
+            os.close(writer)
+
+    event.listen(own, "before_cursor_execute", hang_up)
+    got = allocator.take(3)
+
+    assert (len(broken), got) == (3, [range(3, 6)])
+    assert all(connection.closed for connection in broken)
+    assert caplog.records == []
 
 
 @on("postgresql", "mysql", "mariadb")

@@ -126,8 +126,12 @@ class Lessor:
         :raises LeaseNotAvailable: if others, or a lost connection, are still in the way then.
         """
         pause, met = _FIRST_PAUSE, set[type[Exception]]()
+        refusal: DBAPIError | None = None
         while True:
             try:
+                if refusal is not None:
+                    self._create_if_missing(refusal)
+                    refusal = None
                 return self._lease(count)
             except Exception as error:
                 left = deadline - time.monotonic()
@@ -136,7 +140,7 @@ class Lessor:
                         raise
                     met.add(type(error))  # once more: another process may have created the table or the row meanwhile
                     if not isinstance(error, IntegrityError):
-                        self._create_if_missing(error)
+                        refusal = error
                 elif left <= 0:
                     raise self.not_available(timeout, error) from error
                 else:
@@ -150,7 +154,7 @@ class Lessor:
         except (OperationalError, InterfaceError, OSError) as error:
             raise _Unreachable from error
         table, is_mine = self.table, self.table.c.name == self.name
-        with connection, _closed_if_unread(connection):
+        with connection, self._closed_if_unread(connection):
             with _busy_at_once(connection):
                 counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
                 first = self.start if counter is None else counter
@@ -169,16 +173,37 @@ class Lessor:
             connection.commit()
         return numbers
 
+    @contextmanager
+    def _closed_if_unread(self, connection: Connection) -> Generator[None]:
+        """Close the connection unless the database has answered: a signal may end a lease, or the socket may break.
+
+        The next user of the connection would take an unread answer for its own, so a later lease would read an old
+        counter, or believe that it had moved the row.
+        """
+        try:
+            yield
+        except (KeySpaceExhausted, ConfigurationError, _Moved):
+            raise
+        except Exception as error:
+            if not isinstance(error, DBAPIError) or self._outcome(error) is Outcome.UNKNOWN:
+                connection.invalidate()
+            raise
+
+    def _outcome(self, error: DBAPIError) -> Outcome:
+        if error.connection_invalidated:
+            return Outcome.UNKNOWN
+        traits, cause = traits_for(self.engine.dialect), error.orig
+        return traits.outcome(cause) if isinstance(cause, Exception) else Outcome.FAILED
+
     def _is_transient(self, error: Exception) -> bool:
         """Return True for a conflict with others, a lost connection, or a database that cannot be reached."""
         if isinstance(error, (_Moved, _Unreachable, PoolTimeout)):
             return True
-        if not isinstance(error, DBAPIError) or not isinstance(error.orig, Exception):
+        if not isinstance(error, DBAPIError):
             return False
         traits = traits_for(self.engine.dialect)
-        if error.connection_invalidated or traits.outcome(error.orig) is not Outcome.FAILED:
-            return True
-        return traits.error_code(error.orig) in traits.overload_errors | traits.lock_errors
+        is_locked = traits.error_code(error.orig) in traits.overload_errors | traits.lock_errors
+        return is_locked or self._outcome(error) is not Outcome.FAILED
 
     def not_available(self, timeout: float, error: Exception | None = None) -> LeaseNotAvailable:
         """Return the error for a lease that *error* has kept from succeeding within *timeout* seconds."""
@@ -217,22 +242,6 @@ class Lessor:
     def _has_table(self) -> bool:
         with self.engine.connect() as connection:
             return inspect(connection).has_table(self.table.name, schema=connection.schema_for_object(self.table))
-
-
-@contextmanager
-def _closed_if_unread(connection: Connection) -> Generator[None]:
-    """Close the connection if anything but the database ends a lease, such as the signal of a time limit.
-
-    The answer to its statement may be unread. The next user of the connection would take that answer for its own, so a
-    later lease would read an old counter, or believe that it had moved the row.
-    """
-    try:
-        yield
-    except (DBAPIError, KeySpaceExhausted, ConfigurationError, _Moved):
-        raise
-    except Exception:
-        connection.invalidate()
-        raise
 
 
 @contextmanager
