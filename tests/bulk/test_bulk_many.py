@@ -14,7 +14,7 @@ from sqlalchemy import event, inspect, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from support.marks import on
 from support.members import Base, User
 

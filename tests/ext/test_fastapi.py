@@ -20,7 +20,7 @@ from sqlalchemy.orm import (
     scoped_session,
     sessionmaker,
 )
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from support.web_requests import asked, asking
 
 from conftest import Statements

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 from sqlalchemy import Engine, ForeignKey, MetaData, String
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from support.web_requests import asked, asking
 
 from conftest import Statements

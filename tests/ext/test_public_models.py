@@ -45,7 +45,7 @@ from sqlalchemy.orm import (
     selectinload,
     synonym,
 )
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from typing_extensions import TypeAliasType
 
 from conftest import Statements

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, MetaData, String, event, func, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from support.marks import on, on_async
 from support.members import A, B
 from support.rights import user_with

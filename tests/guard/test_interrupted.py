@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, event, func, insert, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from support.connections import kill, number_of
 from support.interrupt import interrupted
 from support.marks import on, on_async

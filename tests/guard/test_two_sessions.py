@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Literal
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, event, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from support.members import A, Animal, B, C, D, E, User
 from support.rows import agree
-from support.two_sessions import inner_session
 from support.ways import Way, execute, flush, insert_in_bulk
 
 from sqlalchemy_public_id import testing
@@ -25,6 +24,39 @@ def stored(members: None, session: Session) -> None:
     """One row, whose id will be drawn again."""
     session.add(User(public_id=A, email="stored"))
     session.commit()
+
+
+@contextmanager
+def inner_session(
+    model: type[Any],
+    write: Callable[[Session], object],
+    *,
+    when: Literal["before_insert", "after_insert"] = "before_insert",
+    **options: Any,
+) -> Iterator[None]:
+    """Let *write* use another session on the same connection whenever a row of *model* is flushed, as audit logs do.
+
+    Rows that *write* itself flushes call it no more. *options* are those of the session, whose transaction is a
+    savepoint; *write* commits it, or it is rolled back.
+    """
+    is_inside = False
+
+    def listen(mapper: Any, connection: Connection, target: Any) -> None:
+        nonlocal is_inside
+        if is_inside:
+            return
+        is_inside = True
+        try:
+            with Session(connection, join_transaction_mode="create_savepoint", **options) as inner:
+                write(inner)
+        finally:
+            is_inside = False
+
+    event.listen(model, when, listen)
+    try:
+        yield
+    finally:
+        event.remove(model, when, listen)
 
 
 def committed(write: Way, rows: int) -> Callable[[Session], None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, MetaData, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
-from support.call_counts import at_each_step, steps_of
 
 from conftest import Statements
 from sqlalchemy_public_id import PublicIdMixin, TypedId, lookup, public_ref
@@ -49,6 +50,39 @@ def stored(create: Callable[[MetaData], None], session: Session) -> tuple[str, s
     ids = order.customer.public_id, order.public_id
     session.close()
     return ids
+
+
+# --- work is counted instead of timed
+
+
+def at_each_step(call: Callable[[], object], step: Callable[[FrameType], None]) -> None:
+    """Call *call*, and *step* before every instruction of Python that it executes."""
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        if event == "opcode":
+            step(frame)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+
+
+def steps_of(call: Callable[[], object]) -> int:
+    """Return how many instructions of Python *call* executes, those of the functions that it calls included."""
+    steps = 0
+
+    def count(frame: FrameType) -> None:
+        nonlocal steps
+        steps += 1
+
+    at_each_step(call, count)
+    return steps
 
 
 def get(session: Session, customer: str, order: str) -> Callable[[], object]:

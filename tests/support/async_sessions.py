@@ -1,13 +1,29 @@
-"""Stories of an asynchronous session."""
+"""Asynchronous sessions, and the tables that they need."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+
+@asynccontextmanager
+async def session_on(engine: AsyncEngine, metadata: MetaData, **options: Any) -> AsyncIterator[AsyncSession]:
+    """Have the tables of *metadata*, new ones, and a session; in the end, drop them and dispose of *engine*."""
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(metadata.drop_all)
+            await connection.run_sync(metadata.create_all)
+        async with AsyncSession(engine, **options) as session:
+            yield session
+    finally:
+        async with engine.begin() as connection:
+            await connection.run_sync(metadata.drop_all)
+        await engine.dispose()
 
 
 def tell(
@@ -16,15 +32,7 @@ def tell(
     """Run *story* with a session on the tables of *metadata*, which are gone afterwards."""
 
     async def run() -> None:
-        try:
-            async with engine.begin() as connection:
-                await connection.run_sync(metadata.drop_all)
-                await connection.run_sync(metadata.create_all)
-            async with AsyncSession(engine, expire_on_commit=False, **options) as session:
-                await story(session)
-        finally:
-            async with engine.begin() as connection:
-                await connection.run_sync(metadata.drop_all)
-            await engine.dispose()
+        async with session_on(engine, metadata, expire_on_commit=False, **options) as session:
+            await story(session)
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, MetaData, String, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from support.rows import agree, stored
 
 from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, bulk, guard, testing

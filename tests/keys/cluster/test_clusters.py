@@ -11,7 +11,7 @@ from sqlalchemy import Engine, MetaData, event, func, insert, inspect, select, t
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from support.async_tables import session_on
+from support.async_sessions import session_on
 from support.cluster_models import hexes, models
 from support.marks import SERVERS, on
 from support.servers import ASYNC_DRIVERS
