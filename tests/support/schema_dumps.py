@@ -30,6 +30,8 @@ _POSTGRESQL = [
     "SELECT typname, typtype FROM pg_type WHERE typnamespace = {}",
 ]
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+_INTRODUCER = re.compile(r"\b_\w+(?=')")
+"""``_latin1'x'``: each change of a table lets MySQL write the literals of a CHECK again, in another charset."""
 
 
 def dump(connection: Connection, schema: str) -> list[str]:
@@ -90,7 +92,7 @@ def _of_mysql(connection: Connection, schema: str) -> list[str]:
     for name, kind in connection.exec_driver_sql(own, (schema,)).all():
         table = f"{quote(schema)}.{quote(name)}".replace("%%", "%")
         created: Any = send(connection, f"SHOW CREATE TABLE {table}").one()[1]
-        lines += [f"{name} {line.rstrip(',')}" for line in _COUNTER.sub("", created).splitlines()]
+        lines += [f"{name} {line.rstrip(',')}" for line in _INTRODUCER.sub("", _COUNTER.sub("", created)).splitlines()]
         if kind != "VIEW":
             columns = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
             found = [*connection.exec_driver_sql(f"{columns} ORDER BY ORDINAL_POSITION", (schema, name)).scalars()]
