@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, event, func, insert, select, text
+from sqlalchemy import Engine, MetaData, UniqueConstraint, delete, event, func, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.attached_databases import OTHER, attach
 from support.marks import on
 from support.members import A, B, Tiny, User
@@ -33,7 +33,7 @@ from support.ways import (
     save_in_bulk,
 )
 
-from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, guard, testing
+from sqlalchemy_public_id import NanoId, PublicIdCollision, PublicIdMixin, PublicIdType, bigint_key, guard, testing
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
@@ -272,6 +272,33 @@ def test_schema_that_a_statement_translates(session: Session, engine: Engine, tm
 
     ids = session.scalars(select(Parcel.public_id).order_by(Parcel.id), execution_options=there).all()
     assert sorted(ids) == [A, B, "c" * 12]
+
+
+def test_id_that_is_unique_with_other_columns(session: Session, create: Callable[[MetaData], None]) -> None:
+    """Where partitions or tenants belong to the unique constraint, an id collides with one of its own tenant only."""
+
+    form = NanoId()
+
+    class Base(DeclarativeBase): ...
+
+    class Invoice(Base):
+        __tablename__ = "invoice"
+        __table_args__ = (UniqueConstraint("tenant_id", "public_id", name="uq_invoice"),)
+        id: Mapped[int] = bigint_key()
+        tenant_id: Mapped[int]
+        public_id: Mapped[str] = mapped_column(PublicIdType(form), default=form.generate)
+
+    create(Base.metadata)
+    session.add(Invoice(tenant_id=1, public_id=A))
+    with testing.collisions(Invoice, A, times=2):
+        session.execute(insert(Invoice), [{"tenant_id": 1}, {"tenant_id": 2}])
+    with testing.collisions(Invoice, A, times=1):
+        session.add(Invoice(tenant_id=3))
+        session.flush()
+
+    ids = dict(session.execute(select(Invoice.tenant_id, Invoice.public_id).order_by(Invoice.id.desc())).all())
+    assert (ids[3], ids[1]) == (A, A)
+    assert count(session, Invoice) == 4
 
 
 @on("sqlite")

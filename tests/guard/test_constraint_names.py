@@ -31,3 +31,15 @@ def test_index_is_found_by_its_name(name: str, dialect: str) -> None:
     assert match_violation(Violation(constraint=name), column, DIALECTS[dialect]) is Match.YES
     assert match_violation(Violation(constraint=f"{name}_2"), column, DIALECTS[dialect]) is Match.NO
     assert match_violation(Violation(constraint=f"{table.name}.{name}"), column, DIALECTS[dialect]) is Match.YES
+
+
+@pytest.mark.parametrize("violation", [Violation(constraint="uq"), Violation(columns="user.tenant_id, user.public_id")])
+def test_columns_beside_the_id(violation: Violation) -> None:
+    """An index on the id and other columns is one that another id satisfies."""
+    id, tenant, code = Column("public_id", String(12)), Column("tenant_id", Integer), Column("code", String(12))
+    table = Table("user", MetaData(), Column("id", Integer, primary_key=True), id, tenant, code)
+    Index("uq", tenant, id, unique=True)
+    dialect = DIALECTS["psycopg"]
+
+    assert match_violation(violation, table.c.public_id, dialect) is Match.YES
+    assert match_violation(violation, table.c.code, dialect) is Match.NO

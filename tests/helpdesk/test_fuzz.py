@@ -41,6 +41,7 @@ MOST = {"sqlite": (75, 2000)}
 """How many requests each operation gets of one kind, and how many there are at least; on the others, a tenth."""
 
 
+@pytest.mark.timeout(900)  # requests are counted, not seconds: beside other work, two thousand took five minutes
 @pytest.mark.parametrize("async_engine", ENGINES, indirect=True, ids=next(zip(*ENGINES, strict=True)))
 def test_no_answer_is_an_error_of_the_server_or_has_a_key(async_engine: AsyncEngine) -> None:
     """No answer is a 500, each is as documented, none has a key of the database in it, and each operation succeeds."""

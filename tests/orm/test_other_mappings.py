@@ -113,6 +113,22 @@ def test_abstract_concrete_base(session: Session) -> None:
     assert lookup.get_many(session, Employee, ids) == dict(zip(ids, staff, strict=True))
 
 
+@pytest.mark.backend
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_pages_of_concrete_tables(session: Session, create: Callable[[MetaData], None], newest_first: bool) -> None:
+    """Pages of the union have each row once, although rows of different tables have equal keys."""
+    create(Base.metadata)
+    session.add_all([Manager() for _ in range(3)] + [Engineer() for _ in range(3)])
+    session.commit()
+    found, page = [], lookup.page(session, Employee, limit=1, newest_first=newest_first)
+    while found.extend(page) or page.next:
+        page = lookup.page(session, Employee, limit=1, newest_first=newest_first, after=page.next)
+
+    assert len(found) == len(set(found)) == 6
+    keys = [each.id for each in found]
+    assert keys == sorted(keys, reverse=newest_first)
+
+
 def test_id_of_a_concrete_table(session: Session) -> None:
     """An id that is assigned while it is not loaded is compared with that of the row in the table of its class."""
     Base.metadata.create_all(session.get_bind())

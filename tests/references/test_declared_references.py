@@ -81,6 +81,27 @@ def test_public_refs() -> None:
             references.public_refs(wrong)
 
 
+def test_subclass_that_refers_to_itself() -> None:
+    """A joined subclass may refer to itself, where SQLAlchemy writes the condition of the relationship twice."""
+
+    class Own(DeclarativeBase): ...
+
+    class Person(PublicIdMixin, Own):
+        __tablename__ = "person"
+        __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012
+        kind: Mapped[str]
+
+    class Employee(Person):
+        __tablename__ = "employee"
+        id: Mapped[int] = mapped_column(ForeignKey(Person.id), primary_key=True)
+        __mapper_args__ = {"polymorphic_identity": "employee"}  # noqa: RUF012
+        boss_id: Mapped[int | None] = mapped_column(ForeignKey("employee.id"))
+        boss: Mapped[Employee | None] = relationship(remote_side="Employee.id", foreign_keys=boss_id)
+        boss_public_id: Mapped[str | None] = public_ref("boss")
+
+    assert references.public_refs(Employee)["boss_public_id"].target is Employee
+
+
 def test_what_is_no_reference() -> None:
     """Other attributes, what is none at all, and the attribute of a mixin are mistakes of the program."""
 

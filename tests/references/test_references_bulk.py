@@ -147,6 +147,16 @@ def test_with_async_drivers(async_engine: AsyncEngine) -> None:
     tell(async_engine, Base.metadata, story)
 
 
+@pytest.mark.backend
+def test_rows_of_other_types(db: Session) -> None:
+    """Rows may be a tuple, and each the mapping of a row that was read, as SQLAlchemy takes them."""
+    read = db.execute(select(Firm.public_id.label("firm_public_id"))).mappings().all()
+    db.execute(insert(Offer), read)
+    db.execute(insert(Offer), ({"firm_public_id": FIRM}, {"firm_public_id": None}))
+
+    assert db.scalars(select(Offer.firm_id).order_by(Offer.id)).all() == [*db.scalars(select(Firm.id))] * 2 + [None]
+
+
 def test_mappings(db: Session) -> None:
     """``bulk_insert_mappings()`` and ``bulk_update_mappings()`` refuse references; SQLAlchemy 2.0 does not ask them."""
     db.add(Offer(code="x"))

@@ -85,9 +85,10 @@ class Match(enum.Enum):
 
 
 def match_violation(violation: Violation, column: Column[Any], dialect: Dialect) -> Match:
-    """Return YES if *violation* is one of a unique index or constraint on *column* alone."""
+    """Return YES if *violation* is one of a unique index or constraint on *column*, maybe with others beside it."""
     if violation.columns is not None:
-        return Match.YES if violation.columns == f"{column.table.name}.{column.name}" else Match.NO
+        own_name = f"{column.table.name}.{column.name}"
+        return Match.YES if own_name in (violation.columns, *violation.columns.split(", ")) else Match.NO
     if violation.constraint is None:
         return Match.MAYBE
     own, others = _constraint_names(column, dialect)
@@ -98,24 +99,23 @@ def match_violation(violation: Violation, column: Column[Any], dialect: Dialect)
 
 
 def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:
-    """Return the names of the unique constraints and indexes of *column* alone, and of the table's others."""
+    """Return the names of the unique constraints and indexes with *column*, and of the table's others."""
     table = column.table
     own: set[str] = set()
     others: set[str] = set()
-    of_key = own if list(table.primary_key.columns) == [column] else others
+    of_key = own if column.primary_key else others
     of_key |= {"PRIMARY", f"{table.name}_pkey"}
     prepare = dialect.identifier_preparer
     for constraint in table.constraints:
         name = prepare.format_constraint(constraint) if constraint.name is not None else None
-        is_own = isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)) and list(constraint.columns) == [
-            column
-        ]
-        if is_own and name is None:  # the names that PostgreSQL, MySQL and MariaDB generate
-            own |= {f"{table.name}_{column.name}_key", column.name}
-        elif name is not None:
+        columns = list(constraint.columns if isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)) else ())
+        is_own = column in columns
+        if name is not None:
             (own if is_own else others).add(unquoted(name, dialect))
+        elif columns == [column]:  # the names that PostgreSQL, MySQL and MariaDB generate
+            own |= {f"{table.name}_{column.name}_key", column.name}
     for index in table.indexes:
-        is_own = bool(index.unique) and list(index.columns) == [column]
+        is_own = bool(index.unique) and column in list(index.columns)
         (own if is_own else others).add(unquoted(prepare.format_index(index), dialect))
     return own, others
 

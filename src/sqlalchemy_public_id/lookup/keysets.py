@@ -81,6 +81,8 @@ class Keyset:
         self.name: str = name
         self.id: Any = getattr(entity, name)
         self.keys: list[str] = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+        if any(each.concrete for each in mapper.self_and_descendants if each is not mapper):
+            self.keys.append(name)  # concrete tables count by themselves, so their keys are equal
         self.has_id_column = has_id_column
         self.references: RefColumns = columns_of_refs(references, entity)
         self.nulls_are_largest: bool = traits.nulls_are_largest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias, cast
 
-from sqlalchemy import BinaryExpression, Column, SQLColumnExpression, inspect
+from sqlalchemy import BinaryExpression, BooleanClauseList, Column, SQLColumnExpression, inspect
 from sqlalchemy.orm import (
     InstanceState,
     Mapper,
@@ -218,7 +218,10 @@ def _scope(
 
 def _pair(where: str, relationship: RelationshipProperty[Any]) -> tuple[Column[Any], Column[Any]]:
     """Return the foreign key and the column it points to."""
-    condition, pairs = relationship.primaryjoin, relationship.local_remote_pairs
+    pairs, condition = relationship.local_remote_pairs, relationship.primaryjoin
+    if isinstance(condition, BooleanClauseList):  # a subclass that refers to itself has its one condition twice
+        first, *others = condition.clauses
+        condition = first if all(first.compare(other) for other in others) else condition
     problem = ""
     if relationship.direction is not RelationshipDirection.MANYTOONE:
         problem = f"is {relationship.direction.name.lower()}, so there is no foreign key here to show as a public id; "

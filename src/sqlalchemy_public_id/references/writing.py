@@ -240,6 +240,8 @@ def do_orm_execute(state: ORMExecuteState) -> Any:
     These are the rows of ``session.execute(insert(Model), rows)`` and of an UPDATE. The lazy load of a relationship has
     the foreign key as a parameter, which may be unresolved.
     """
+    if isinstance(state.parameters, tuple):
+        state.parameters = list(state.parameters)  # invoke_statement() reads a tuple as one row
     rows = cast("list[dict[str, Any]]", state.parameters if state.is_executemany else [state.parameters or {}])
     translated: list[dict[str, Any]] = []
     if state.is_relationship_load:
@@ -294,6 +296,6 @@ def _translated(
                 )
         for ref, target in found.items():
             if ids[ref.attribute] is not None:  # a shared attribute may be a foreign key that was found just now
-                check_row(mapper.class_, ref, row | keys, target)
+                check_row(mapper.class_, ref, {**row, **keys}, target)  # row may be a RowMapping
         translated.append(keys)
     return translated
