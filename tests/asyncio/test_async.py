@@ -146,8 +146,8 @@ AWAITED: dict[str, Callable[[Any], Awaitable[Any]]] = {
     ("wrong", "message"),
     [
         (None, "not NoneType: pass an AsyncSession"),
-        (Session(), "not Session: import it from sqlalchemy_public_id$"),
-        (scoped_session(Session), "not scoped_session: import it from sqlalchemy_public_id$"),
+        (Session(), "not Session: use the function of this name in sqlalchemy_public_id$"),
+        (scoped_session(Session), "not scoped_session: use the function of this name in sqlalchemy_public_id$"),
         (AsyncConnection(create_async_engine("sqlite+aiosqlite://")), "not AsyncConnection: pass an AsyncSession"),
     ],
     ids=["None", "Session", "scoped_session", "AsyncConnection"],

@@ -320,7 +320,7 @@ def test_audit_counts_tables(engine: Engine, new_invoices: NewInvoices, create: 
     listed = run("audit", url(engine), "--defaults")
 
     assert (result.exit_code, listed.exit_code) == (0, 0)
-    effect = "programs without the column cannot insert, or insert NULL"
+    effect = "programs that leave the column out cannot insert, or insert NULL"
     assert result.stdout.splitlines() == [
         f"{NAME}: no ids; nothing is wrong",
         "2 tables without public_id",

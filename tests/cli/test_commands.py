@@ -82,7 +82,7 @@ def test_url_of_the_environment(people: People, url: str, monkeypatch: pytest.Mo
     assert run("audit", url, "--table", "person").exit_code == DONE
     missing = run("plan", "person")
     assert missing.exit_code == UNUSABLE
-    assert "write it before the tables, or set DATABASE_URL" in missing.stderr
+    assert "write it after the command, or set DATABASE_URL" in missing.stderr
 
 
 def test_refusals(people: People) -> None:

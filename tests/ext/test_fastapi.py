@@ -25,7 +25,7 @@ from support.web_requests import asked, asking
 
 from conftest import Statements
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId, bigint_key, public_id_column
-from sqlalchemy_public_id.ext.fastapi import by_public_id
+from sqlalchemy_public_id.ext.fastapi import by_public_id, page_of
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 
 
@@ -227,6 +227,25 @@ def test_declarations_that_cannot_work(model: Any, options: Any, message: str) -
     """A mistake is found when the dependency is made."""
     with pytest.raises(ConfigurationError, match=message):
         by_public_id(model, session=nowhere, **options)
+
+
+@pytest.mark.parametrize(
+    "session",
+    [
+        sessionmaker(),
+        async_sessionmaker(),
+        scoped_session(sessionmaker()),
+        Annotated[Session, Depends(nowhere)],
+        Depends(nowhere),
+        Session(),
+    ],
+    ids=lambda session: type(session).__name__,
+)
+def test_session_that_is_no_dependency(session: Any) -> None:
+    """What FastAPI would fill from the query, or cannot call, is refused when the dependency is made."""
+    for build in (by_public_id, page_of):
+        with pytest.raises(ConfigurationError, match=r"session is .*, expected a dependency: a function"):
+            build(Client, session=session)
 
 
 # --- the session

@@ -257,6 +257,13 @@ def test_expressions_to_sort_by(get_session: Any) -> None:
     ("options", "message"),
     [
         ({"sort": ["colour"]}, "sort has 'colour', which is not an attribute of Animal"),
+        ({"sort": ["keeper"]}, "sort has 'keeper', a relationship"),
+        ({"sort": "name"}, r"sort is the string 'name', expected a list: \['name'\]"),
+        ({"sort": ["name"], "default": "-name"}, r"default is the string '-name', expected a list"),
+        ({"default": ["name"]}, "default has 'name', expected names of sort=, which is empty"),
+        ({"limit": 0}, "limit is 0, expected a whole number from 1"),
+        ({"max_limit": "5"}, "max_limit is '5', expected a whole number"),
+        ({"scope": Animal.id > 1}, "scope is .*, expected a dependency"),
         ({"sort": {"by": "name"}}, "order_by has 'name', expected attributes"),
         ({"sort": ["name"], "default": ["weight"]}, "default has 'weight', expected some of name, -name"),
         (

@@ -493,6 +493,12 @@ class SeatOut(SQLModel):
     hall_id: int
 
 
+def test_format_in_brackets() -> None:
+    """Where the format stands in brackets, as for the other mixins, the error has the field to write instead."""
+    with pytest.raises(ConfigurationError, match=r"write PublicIdSQLModel, and declare public_id: TeamId = Field"):
+        PublicIdSQLModel[TeamId]
+
+
 def test_advice() -> None:
     """On a table of SQLModel, the advice is what can be written there."""
     app = FastAPI()

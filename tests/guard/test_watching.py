@@ -36,7 +36,7 @@ def test_replaced_ids(session: Session, caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level(logging.INFO, NAME), testing.fixed_ids(User, C, A, D):
         session.execute(insert(User), [{"name": "1"}, {"name": "2"}])
 
-    message = "user: a public_id was already taken, and is replaced (try {})"
+    message = "user: a public_id was already taken, and was replaced (try {})"
     assert logged(caplog)[0] == ("INFO", message.format(2))  # the second A is not sent again
     assert logged(caplog)[-1] == ("INFO", message.format(1))
     assert guard.collisions()["user"] - before.get("user", 0) == len(logged(caplog)) == 2
@@ -50,7 +50,7 @@ def test_row_without_an_id(session: Session, caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.ERROR, NAME), pytest.raises(PublicIdCollision):
         session.execute(insert(Tiny))
 
-    assert logged(caplog) == [("ERROR", "tiny: a row has got no free public_id in 1000 tries")]
+    assert logged(caplog) == [("ERROR", "tiny: no free public_id was found for a row in 1000 tries")]
 
 
 def test_database_without_a_retry(caplog: pytest.LogCaptureFixture) -> None:

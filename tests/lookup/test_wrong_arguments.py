@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, select
+from sqlalchemy import MetaData, inspect, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
@@ -36,6 +36,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     "name": (lambda: "Tag", "'Tag' is not a mapped class: pass the class, not its name"),
     "object": (lambda: Tag(), "but an object of one: pass Tag"),
     "attribute": (lambda: Tag.public_id, "but an attribute of one: pass Tag"),
+    "mapper": (lambda: inspect(Tag), "but the mapper of one: pass the class"),
     "table": (lambda: Tag.__table__, "but a table: pass the model that is mapped to it"),
     "nothing": (lambda: None, "None is not a mapped class; expected a model"),
     "class": (lambda: int, "<class 'int'> is not a mapped class; expected a model"),
@@ -65,7 +66,7 @@ def test_not_an_attribute(session: Session) -> None:
     ("build", "message"),
     [
         (lambda session: session.connection(), "expected a Session, not Connection"),
-        (lambda session: AsyncSession(), r"import it from sqlalchemy_public_id\.asyncio"),
+        (lambda session: AsyncSession(), r"use the function of this name in sqlalchemy_public_id\.asyncio"),
         (lambda session: sessionmaker(), "not sessionmaker: pass a Session first"),
         (lambda session: Tag, "not the class Tag: pass a Session first"),
     ],

@@ -16,6 +16,6 @@ def async_session(session: object) -> AsyncSession:
         return cast("async_scoped_session[AsyncSession]", session)()
     if not isinstance(session, AsyncSession):
         is_sync = isinstance(session, (Session, scoped_session))
-        hint = "import it from sqlalchemy_public_id" if is_sync else "pass an AsyncSession"
+        hint = "use the function of this name in sqlalchemy_public_id" if is_sync else "pass an AsyncSession"
         raise TypeError(f"expected an AsyncSession, not {type(session).__name__}: {hint}")
     return session

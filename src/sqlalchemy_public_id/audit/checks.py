@@ -40,7 +40,7 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
             yield from check(table)
         if table.state.default is None and not table.state.filled:
             target = replace(table.target, server_default="keep")
-            message = "the database generates no ids: programs without the column cannot insert, or insert NULL"
+            message = "the database generates no ids: programs that leave the column out cannot insert, or insert NULL"
             yield table.finding("default-missing", "info", message, _command("expand", target))
     place = (table.connection, table.inspector, table.name, table.schema)
     of_cluster = cluster_problems(*place, table.clusters)

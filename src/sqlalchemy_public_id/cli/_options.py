@@ -30,10 +30,15 @@ class Place(NamedTuple):
 
 def _place(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Place:
     is_url = bool(words) and "://" in words[0]
-    url = words[0] if is_url else os.environ.get("DATABASE_URL", "")
-    if not url and not context.resilient_parsing:
-        raise click.UsageError("there is no database URL; write it before the tables, or set DATABASE_URL")
+    url = require_url(context, parameter, words[0] if is_url else os.environ.get("DATABASE_URL", ""))
     return Place(url, words[1:] if is_url else words)
+
+
+def require_url(context: click.Context, parameter: click.Parameter, url: str | None) -> str:
+    """Return *url*, unless there is none."""
+    if not url and not context.resilient_parsing:
+        raise click.UsageError("there is no database URL; write it after the command, or set DATABASE_URL")
+    return url or ""
 
 
 def _choice(name: str, choices: Any, help: str, **more: Any) -> Decorator:

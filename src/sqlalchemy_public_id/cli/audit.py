@@ -21,6 +21,7 @@ from sqlalchemy_public_id.cli._console import (
     safe_url,
     table_format_argument,
 )
+from sqlalchemy_public_id.cli._options import require_url
 from sqlalchemy_public_id.cli._tables import base_argument
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.keys.ranges import Range, range_of
@@ -49,7 +50,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
         "public-id audit sqlite:///shop.db --table customer --output json",
     )
 )
-@click.argument("url", envvar="DATABASE_URL", metavar="[URL]")
+@click.argument("url", envvar="DATABASE_URL", required=False, callback=require_url)
 @click.option("--schema", help="The schema to check.  [default: the default schema of the connection]")
 @click.option("--table", "tables", multiple=True, help="Check only this table. Repeatable.")
 @click.option("--column", default="public_id", show_default=True, help="The column that stores the public ids.")
@@ -117,8 +118,8 @@ def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
         click.echo(f"{counted(len(report.without_column), 'table')} without {column}")
     if report.without_default and not defaults:
         message = (
-            f"the database generates no ids in {counted(len(report.without_default), 'table')}: programs without the "
-            f"column cannot insert, or insert NULL"
+            f"the database generates no ids in {counted(len(report.without_default), 'table')}: programs that "
+            f"leave the column out cannot insert, or insert NULL"
         )
         _show_problem("info", "default-missing", message)
     names: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "remark"}

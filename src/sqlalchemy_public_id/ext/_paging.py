@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, SkipValidation, ValidationError
 from pydantic.fields import FieldInfo
 from sqlalchemy import SQLColumnExpression, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import RelationshipProperty, Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id import lookup, references
@@ -76,13 +76,24 @@ def page_of(
     :param max_limit: the largest number of rows that a client can request.
     :param count: count the rows of all pages (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
     :param attribute: the name of the public id if the model has several; ``public_id`` by default.
-    :raises ConfigurationError: if *model* has no such public id, or if a name is not one of its attributes.
+    :raises ConfigurationError: if *model* has no such public id, if a name is not one of its attributes, or if
+        *session* is no dependency, such as a ``sessionmaker``.
     """
     _mapped.public_id(model, attribute)
+    _sessions.require_dependency("session", session)
+    if scope is not None:
+        _sessions.require_dependency("scope", scope)
+    for what, names in (("sort", sort), ("default", default)):
+        if isinstance(names, str):
+            raise ConfigurationError(f"{what} is the string {safe_repr(names)}, expected a list: [{safe_repr(names)}]")
+    for what, most in (("limit", limit), ("max_limit", max_limit)):
+        if not isinstance(most, int) or most < 1:
+            raise ConfigurationError(f"{what} is {safe_repr(most)}, expected a whole number from 1")
     orders = _orders(model, sort)
     unknown = [name for name in default if name not in orders]
     if unknown:
-        raise ConfigurationError(f"default has {safe_repr(unknown[0])}, expected some of {', '.join(orders) or 'sort'}")
+        known = f"some of {', '.join(orders)}" if orders else "names of sort=, which is empty"
+        raise ConfigurationError(f"default has {safe_repr(unknown[0])}, expected {known}")
 
     async def page(
         session: Any,
@@ -160,6 +171,9 @@ def _check_attribute(what: str, model: type[Any], name: str) -> None:
     # an attribute of the class, without its value: a reference has none before mappers are configured
     if getattr_static(model, name, None) is None:
         raise ConfigurationError(f"{what} has {safe_repr(name)}, which is not an attribute of {model.__name__}")
+    mapper = _mapped.mapper_of(model)
+    if mapper and mapper.has_property(name) and isinstance(mapper.get_property(name), RelationshipProperty):
+        raise ConfigurationError(f"{what} has {safe_repr(name)}, a relationship, which has no value to compare")
 
 
 # --- the order

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 from sqlalchemy.util import ThreadLocalRegistry
 
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.orm.inspection import unscoped
 
 T = TypeVar("T")
+
+
+def require_dependency(name: str, given: object) -> None:
+    """Refuse what FastAPI cannot call, or would call with parameters of the query that no client sends.
+
+    It reads ``**keywords`` as the name of such a parameter; ``sessionmaker``, ``scoped_session`` and ``Annotated[…]``
+    have them.
+    """
+    parameters = signature(given).parameters.values() if callable(given) else ()
+    takes_any = any(each.kind in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL) for each in parameters)
+    if not callable(given) or takes_any:
+        raise ConfigurationError(
+            f"{name} is {safe_repr(given)}, expected a dependency: a function, without parentheses, such as get_{name}"
+        )
 
 
 async def run(session: Any, function: Callable[[Session], T]) -> T:

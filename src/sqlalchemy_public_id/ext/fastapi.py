@@ -75,9 +75,13 @@ def by_public_id(
         condition is answered with 404, like a missing row. Return ``sqlalchemy.true()`` to select all rows.
     :param malformed: the status for a malformed id: 404, as for an unknown id, or 422 with the reason.
     :param legacy_keys: the integer keys in old links to accept until a given day.
-    :raises ConfigurationError: if *model* has no such public id, or if ``malformed=422`` would refuse *legacy_keys*.
+    :raises ConfigurationError: if *model* has no such public id, if *session* is no dependency, such as a
+        ``sessionmaker``, or if ``malformed=422`` would refuse *legacy_keys*.
     """
     _mapped.public_id(model, attribute)
+    _sessions.require_dependency("session", session)
+    if scope is not None:
+        _sessions.require_dependency("scope", scope)
     if malformed not in (404, 422):
         raise ConfigurationError(f"malformed is {safe_repr(malformed)}, expected 404 or 422")
     as_id = PublicId(model, attribute=attribute)

@@ -26,7 +26,11 @@ You can use a :class:`~sqlalchemy_public_id.TypedId` as the type of a field. For
         class Leaky(PublicModel, model=User):
             id: int
     except ConfigurationError as error:
-        assert str(error) == "Leaky.id would show user.id, an integer key of User; show public_id"
+        message = str(error)
+    assert message == (
+        "Leaky.id would show user.id, an integer key of User; show public_id, "
+        "with Field(validation_alias='public_id')"
+    )
 """
 
 from __future__ import annotations
@@ -307,7 +311,8 @@ def _refuse_key(cls: type[PublicModel], name: str, field: FieldInfo, mapper: Map
     for column in columns:
         key = _mapped.key_of(owner or mapper, column)
         if key is not None:
-            raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}")
+            alias = f", with Field(validation_alias={key.instead!r})" if key.instead.isidentifier() else ""
+            raise ConfigurationError(f"{cls.__name__}.{name} would show {key}; show {key.instead}{alias}")
     doubtful = None if columns else _fields.may_hold_a_key(field, cls, PublicModel)
     if doubtful is not None:
         read = ".".join(map(str, path))

@@ -18,13 +18,13 @@ In response models, declare the id as in any Pydantic model: ``public_id: Annota
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from sqlalchemy.orm.attributes import del_attribute, instance_state, set_attribute
 from typing_extensions import Self
 
 from sqlalchemy_public_id.declare import bigint_key, one_format, public_id_column
-from sqlalchemy_public_id.errors import ConfigurationError, require
+from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import MIXED_IN
@@ -62,6 +62,10 @@ class PublicIdColumnSQLModel(SQLModel):
         public_id: Any = Field(default=None)  # of another type, no subclass could declare a typed id
     else:
         public_id: str = Field(default=None)
+
+    def __class_getitem__(cls, item: Any) -> NoReturn:
+        name = getattr(item, "__name__", safe_repr(item))
+        raise ConfigurationError(f"write {cls.__name__}, and declare public_id: {name} = Field(default=None)")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -70,7 +70,7 @@ def _note(column: Column[Any], tries: int) -> None:
     with _replaced_lock:
         _replaced[table] += 1
     # not the id: it may be a secret
-    logger.info("%s: a %s was already taken, and is replaced (try %d)", table, column.name, tries)
+    logger.info("%s: a %s was already taken, and was replaced (try %d)", table, column.name, tries)
 
 
 # --- the violated constraint
@@ -245,7 +245,7 @@ def exhausted(column: Column[Any]) -> PublicIdCollision:
     """Log and build the error for a row of *column* that has used up its retries."""
     format = public_id_type(column).id_format
     model = model_of(column.table, column.key)
-    logger.error("%s: a row has got no free %s in %d tries", column.table.name, column.name, max_retries(column))
+    logger.error("%s: no free %s was found for a row in %d tries", column.table.name, column.name, max_retries(column))
     return PublicIdCollision(
         model=model.__name__ if model else column.table.name,
         column=column.name,

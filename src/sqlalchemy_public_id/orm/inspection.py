@@ -52,7 +52,7 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
     :raises ConfigurationError: if there is none, or if there are several and none is named.
     """
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
-    if not isinstance(mapper, Mapper):
+    if not isinstance(mapper, Mapper) or mapper is model:
         raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{_hint(model, mapper)}")
     attributes = id_attributes(mapper) or ids_of_union(mapper)
     if not attributes:
@@ -71,6 +71,8 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
 
 def _hint(given: Any, inspected: object) -> str:
     """Return what to pass instead of *given*, which is no model."""
+    if isinstance(inspected, Mapper):
+        return ", but the mapper of one: pass the class"
     if isinstance(inspected, InstanceState):
         return f", but an object of one: pass {type(given).__name__}"
     if isinstance(given, QueryableAttribute):
@@ -158,7 +160,9 @@ def require_session(session: object) -> None:
     """Refuse anything but a synchronous session: a connection would execute the query as well, and return a key."""
     if not isinstance(session, (Session, scoped_session)):
         kind = f"the class {session.__name__}" if isinstance(session, type) else type(session).__name__
-        hint = "import it from sqlalchemy_public_id.asyncio" if hasattr(session, "run_sync") else "pass a Session first"
+        hint = "pass a Session first"
+        if hasattr(session, "run_sync"):
+            hint = "use the function of this name in sqlalchemy_public_id.asyncio"
         raise TypeError(f"expected a Session, not {kind}: {hint}")
 
 

@@ -126,8 +126,8 @@ class UnresolvedKey:
     def _error(self) -> ConfigurationError:
         return ConfigurationError(
             f"the key of {self.attribute} = {self.public_id!r} is not known before the next flush; flush the session "
-            f"before you use the foreign key, and do not assign references during a flush. bulk_save_objects() does "
-            f"not flush, so use add_all() or bulk.insert()"
+            f"before you use the foreign key, and do not assign references during a flush; a before_flush listener "
+            f"needs insert=True for that. bulk_save_objects() does not flush, so use add_all() or bulk.insert()"
         )
 
 
