@@ -94,6 +94,10 @@ def run_phases(
 
     def look() -> tuple[Scene, MigrationReport | None]:
         scene = Scene(runner.table, plan, phases, consent, runner.state, runs=not dry_run, is_stable=session.is_stable)
+        if not scene.state.exists and phases[0] in ("contract", "relax"):
+            raise ConfigurationError(
+                f"there is no column {target}; add it first, with op.expand_public_id({target.table!r})"
+            )
         obstacles = find_obstacles(scene)
         if dry_run:
             return scene, build_report(scene, obstacles)
@@ -166,10 +170,6 @@ class _Operation:
 
     def _require_ids(self) -> None:
         state = self.runner.state
-        if not state.exists:
-            raise ConfigurationError(
-                f"there is no column {self.target}; add it first, with op.expand_public_id({self.target.table!r})"
-            )
         if state.nullable and not state.checked and self.table.count_missing():
             self._accept_stragglers()
         if not self.plan.online and not state.valid and self._may_replace_duplicates:

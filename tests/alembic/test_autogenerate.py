@@ -26,6 +26,7 @@ from support.shops import new_shop, old_shop, shop
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, TypedId, Uuid4, Uuid7
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.formats import Format
 
 pytestmark = pytest.mark.backend
@@ -56,6 +57,15 @@ def test_gained(project: Project) -> None:
     assert "from sqlalchemy_public_id import NanoId\n" in written
     # it gives op its methods on Alembic before 1.18
     assert ("import sqlalchemy_public_id.alembic  # noqa: F401\n" in written) == (alembic.__version__ < "1.18")
+
+
+@on("sqlite", "mysql", "mariadb")
+def test_column_in_other_letters(project: Project) -> None:
+    """A column that differs in capitals only is no other column: no revision drops it, and adds one of the name."""
+    project.execute("ALTER TABLE customer ADD COLUMN Public_ID varchar(12)")
+
+    with pytest.raises(MigrationRefused, match="customer has the column Public_ID, which the database does not tell"):
+        project.revision(shop(FORMAT))
 
 
 @on("sqlite")

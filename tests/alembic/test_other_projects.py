@@ -59,7 +59,7 @@ def database_of(engine: Engine, new_engine: Callable[..., Engine], database: str
 
 
 def compare(engine: Engine, metadata: MetaData, **options: Any) -> tuple[list[str], str, str, str]:
-    """The statements of autogenerate, its differences, and the code of both directions."""
+    """Return the statements of autogenerate, its differences, and the code of both directions."""
     sent: list[str] = []
 
     def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
@@ -76,8 +76,8 @@ def compare(engine: Engine, metadata: MetaData, **options: Any) -> tuple[list[st
 
 
 def assert_same(engine: Engine, metadata: MetaData, **options: Any) -> str:
-    """The differences, which are the same without the library."""
-    compare(engine, metadata)  # what a dialect looks up once only
+    """Assert that the differences are the same without the library, and return them."""
+    compare(engine, metadata)  # a first run, because a dialect looks some things up only once
     without = compare(engine, metadata, autogenerate_plugins=WITHOUT, **options)
     with_it = compare(engine, metadata, **options)
 
@@ -119,7 +119,7 @@ def test_dropped_tables_of_a_schema(engine: Engine, database_of: Callable[..., N
 def test_identity(
     engine: Engine, database_of: Callable[..., None], before: tuple[Any, ...], after: tuple[Any, ...]
 ) -> None:
-    """A change of IDENTITY is found if it is found without the library."""
+    """A changed IDENTITY is found exactly when it is found without the library."""
     in_database, in_model = MetaData(), MetaData()
     Table("counted", in_database, Column("id", Integer, *before, primary_key=True))
     Table("counted", in_model, Column("id", Integer, *after, primary_key=True))
@@ -186,7 +186,7 @@ def test_revisions_of_others_stay(engine: Engine) -> None:
 
 @on("sqlite")
 def test_changed_downgrade_stays(engine: Engine) -> None:
-    """What a project's own directives have made of the downgrade stays beside the revisions of a public id."""
+    """Operations that a project's own hook has put into the downgrade stay when the revision is split."""
     drop = DropColumnOp("parcel", "weight")
     adding = AddPublicIdOp("parcel")
 
@@ -205,7 +205,7 @@ def test_changed_downgrade_stays(engine: Engine) -> None:
 
 @on("sqlite")
 def test_type_of_a_reference(engine: Engine, database_of: Callable[..., None]) -> None:
-    """A column with the type of public ids that nothing fills is compared as without the library."""
+    """A column of public ids without a default is compared as it would be without the library."""
     before, after = MetaData(), MetaData()
     Table("plain", before, key(), Column("other", String(12), server_default="x"))
     Table("plain", after, key(), Column("other", PublicIdType(NanoId())))

@@ -87,7 +87,7 @@ def test_url_of_the_environment(people: People, url: str, monkeypatch: pytest.Mo
 
 def test_refusals(people: People) -> None:
     """What stands in the way, or is left to do, is the status 1; a table that is not there, or no table, is 2."""
-    early = run("contract", "person")
+    early = [run(*words, "person") for words in (["contract"], ["loosen"], ["loosen", "--dry-run"])]
     run("expand", "person")
     people.execute("UPDATE person SET public_id = NULL")
     incomplete = run("contract", "person")
@@ -97,8 +97,8 @@ def test_refusals(people: People) -> None:
     assert (incomplete.exit_code, refused.exit_code) == (REFUSED, REFUSED)
     assert "100 rows of person have no public_id yet" in incomplete.stderr
     assert "1 obstacle, and nothing was changed" in refused.stderr
-    assert early.exit_code == UNUSABLE
-    assert "there is no column person.public_id" in early.stderr
+    assert [result.exit_code for result in early] == [UNUSABLE] * 3
+    assert ["there is no column person.public_id" in result.stderr for result in early] == [True] * 3
     assert run("expand", "nobody").exit_code == UNUSABLE
     assert run("expand").exit_code == UNUSABLE
     assert run("expand", "person", "--all").exit_code == UNUSABLE

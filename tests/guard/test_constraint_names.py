@@ -1,4 +1,4 @@
-"""The name of a unique index, as an error of the database has it."""
+"""Names of unique indexes, as errors of the databases report them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = ["uq_plain", 'uq_we"ird', "uq_back`tick", "uq_per%cent", "uq_%%", "uq_it
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_index_is_found_by_its_name(name: str, dialect: str) -> None:
-    """Whatever is doubled between quotes stands once in the error, so that the index is recognised for certain."""
+    """Errors contain the unescaped name, so an index with an odd name is recognized."""
     column = Column("public_id", String(12))
     other = Column("code", String(12))
     table = Table("user", MetaData(), Column("id", Integer, primary_key=True), column, other)

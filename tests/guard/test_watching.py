@@ -46,7 +46,7 @@ def test_replaced_ids(session: Session, caplog: pytest.LogCaptureFixture) -> Non
 def test_row_without_an_id(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """A row that has used up its retries is an error in the log, too."""
     flush(session, Tiny, numbers(36))
-    caplog.clear()  # many have drawn an id that was taken
+    caplog.clear()  # many of these rows collided
     with caplog.at_level(logging.ERROR, NAME), pytest.raises(PublicIdCollision):
         session.execute(insert(Tiny))
 
@@ -54,7 +54,7 @@ def test_row_without_an_id(session: Session, caplog: pytest.LogCaptureFixture) -
 
 
 def test_database_without_a_retry(caplog: pytest.LogCaptureFixture) -> None:
-    """A database whose collisions are not retried is a warning when its engine is to be guarded first."""
+    """Guarding an engine whose collisions are not retried logs one warning."""
     driver = SimpleNamespace(paramstyle="pyformat", __version__="2.3.13", Error=Exception)
     engine = create_engine("mssql+pymssql://", module=driver)
     with caplog.at_level(logging.WARNING, NAME):

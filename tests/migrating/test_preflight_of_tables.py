@@ -81,6 +81,29 @@ def test_rights(new_people: Callable[..., People], role: Engine) -> None:
 
 
 @on("postgresql")
+def test_table_that_may_not_be_read(new_people: Callable[..., People], role: Engine) -> None:
+    """An owner without SELECT is told which right is missing, before any row is read."""
+    people = new_people()
+    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
+    people.execute(f"REVOKE SELECT ON person FROM {ROLE}")
+
+    assert "GRANT SELECT, UPDATE ON person" in refused(as_role(people, role), reader=people.engine)["missing-right"]
+
+
+@on("postgresql")
+def test_check_that_old_rows_violate(new_people: Callable[..., People]) -> None:
+    """A CHECK that is not valid would refuse the UPDATE of a row: it has to be validated before rows get ids."""
+    people = new_people()
+    people.execute("ALTER TABLE person ADD CONSTRAINT later CHECK (id > 1) NOT VALID")
+
+    assert "VALIDATE CONSTRAINT later" in refused(people)["not-valid"]
+    people.execute("DELETE FROM person WHERE id = 1")
+    people.execute("ALTER TABLE person VALIDATE CONSTRAINT later")
+    people.add()
+    people.check_complete(2)
+
+
+@on("postgresql")
 def test_row_level_security(new_people: Callable[..., People], role: Engine) -> None:
     """Rows that row-level security hides would get no id: refused, and old programs go on."""
     people = new_people()
@@ -313,6 +336,27 @@ def test_dependants_of_column_and_index(dependants: People) -> None:
     assert "visit_of_fkey" in of_drop
     dependants.run("drop_public_id")
     assert dependants.columns() == ["id", "name"]
+
+
+@on("mysql", "mariadb")
+def test_trigger_that_needs_the_column(table: People) -> None:
+    """A trigger with the column would refuse each INSERT after it is dropped; one of another column may stay."""
+    table.add()
+    table.execute("CREATE TRIGGER other BEFORE UPDATE ON person FOR EACH ROW SET NEW.name = 'my public_id'")
+    table.execute("CREATE TRIGGER lower BEFORE INSERT ON person FOR EACH ROW SET NEW . `Public_Id` = lower(NEW.name)")
+    found = refused(table, "drop_public_id")["dependants"]
+    table.execute("DROP TRIGGER lower")
+    table.run("drop_public_id")
+
+    assert "the trigger lower needs the column" in found
+    assert table.columns() == ["id", "name"]
+
+
+def test_primary_key_is_not_dropped(table: People) -> None:
+    """A column of the primary key is no column of public ids that could be dropped."""
+    key = People(table.engine, table.name, column="id")
+
+    assert "id is in the primary key of person" in refused(key, "drop_public_id")["dependants"]
 
 
 @on("mysql", "mariadb")

@@ -211,6 +211,47 @@ def test_foreign_keys_on(engine: Engine, connection: Connection, parent: str, op
     assert rows(connection, "SELECT count(*) FROM person") == [(2,)]
 
 
+def test_foreign_key_to_the_column(engine: Engine, connection: Connection) -> None:
+    """The unique index stays as long as a foreign key of another table needs it, whose writes would fail."""
+    script(connection, "CREATE TABLE person (id INTEGER PRIMARY KEY)")
+    people = add(engine)
+    send(connection, "CREATE TABLE card (person TEXT REFERENCES person (public_id))")
+    for operation in ("loosen_public_id", "drop_public_id"):
+        with pytest.raises(MigrationRefused, match="a foreign key of another table needs the unique index"):
+            people.run(operation)
+    send(connection, "DROP TABLE card")
+    people.run("loosen_public_id")
+
+
+@pytest.mark.parametrize("action", ["REPLACE", "IGNORE"])
+@pytest.mark.parametrize("unique", ["{} UNIQUE ON CONFLICT {}", "{}, UNIQUE (public_id) ON CONFLICT {}"])
+def test_duplicates_that_raise_no_error(engine: Engine, connection: Connection, unique: str, action: str) -> None:
+    """A UNIQUE that deletes the old row, or skips the new one, keeps no id safe, and is refused."""
+    definition = unique.format("public_id VARCHAR(12)", action)
+    script(
+        connection,
+        f"CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT UNIQUE ON CONFLICT IGNORE, {definition})",
+        "CREATE TABLE other (id INTEGER PRIMARY KEY, name TEXT UNIQUE ON CONFLICT IGNORE, public_id TEXT UNIQUE)",
+    )
+
+    with pytest.raises(MigrationRefused, match="the UNIQUE of public_id has ON CONFLICT"):
+        add(engine)
+    add(engine, "other")
+
+
+def test_column_in_other_letters(engine: Engine, connection: Connection) -> None:
+    """A column that the table writes with other capitals is found, with its index, in each operation."""
+    send(connection, "CREATE TABLE person (id INTEGER PRIMARY KEY, Public_ID VARCHAR(12))")
+    people = add(engine)
+    people.add()
+    people.run("loosen_public_id")
+    assert rows(connection, "SELECT name FROM sqlite_master WHERE type = 'index'") == []
+    people.add()
+    people.run("drop_public_id")
+
+    assert rows(connection, "SELECT name FROM pragma_table_info('person')") == [("id",)]
+
+
 @pytest.mark.parametrize("more", ["NOT NULL UNIQUE", "UNIQUE"])
 def test_drop_a_column_of_another_program(engine: Engine, connection: Connection, more: str) -> None:
     """A column that is unique by a constraint without a name, and by an index beside it, is dropped with both."""

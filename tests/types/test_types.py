@@ -126,7 +126,7 @@ def test_statements_of_several_types() -> None:
 
 @pytest.mark.parametrize("declared", [NanoId(length=16).accepting(NanoId(prefix="old"), NanoId(length=8)), TicketId])
 def test_repr_is_a_constructor_call(declared: Any) -> None:
-    """Alembic writes the type into a migration as this text, a typed id by its name."""
+    """Alembic writes this text into a migration; a typed id appears by its name."""
     assert eval(repr(PublicIdType(declared))).format == declared
 
 
@@ -234,7 +234,7 @@ def test_order_is_that_of_bytes(accounts: Session) -> None:
 
 
 def test_like(accounts: Session) -> None:
-    """Patterns are no ids: they are sent as they are."""
+    """LIKE patterns are not ids, and are sent unchanged."""
     assert ids(accounts, Account.public_id.like("_Bc%0123")) == [LONG]
     assert ids(accounts, Account.public_id.endswith("0123")) == [LONG]
     assert ids(accounts, Account.public_id.contains("%", autoescape=True)) == []

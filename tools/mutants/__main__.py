@@ -25,7 +25,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("files", type=_file, nargs=-1)
 @click.option("--only", multiple=True, metavar="ID", help="Only this slip; may be repeated.")
-@click.option("--survivors", is_flag=True, help="Only slips that no test has killed the last time.")
+@click.option("--survivors", is_flag=True, help="Only slips that no test killed last time.")
 @click.option("--tests", default=QUICK, show_default=True, help="Arguments of pytest that choose the tests.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for one test.")
 @click.option("--limit", default=900.0, show_default=True, help="Seconds for all tests of one slip.")
@@ -42,7 +42,7 @@ def main(
     """Put each slip of FILES into a copy of the library, and run the tests that execute its lines: one has to fail.
 
     FILES are slips.toml unless others are given. The results are kept in .cache/mutants/trials.json.
-    The exit status is 1 if a slip survives that a test has killed the last time.
+    The exit status is 1 if a slip survives although a test killed it last time.
     """
     console, results = Console(soft_wrap=True, highlight=False, markup=False), CACHE / "trials.json"
     last = {row["id"]: Trial(**row) for row in json.loads(results.read_text())} if results.exists() else {}

@@ -35,7 +35,7 @@ from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
 from sqlalchemy_public_id.dialects import BigIntegerKey
-from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.keys.cluster.autogenerate import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import live_table
@@ -123,7 +123,7 @@ def replace_ops(
         elif added:
             if not column.nullable and not has_own_default(column):
                 op = AddPublicIdOp(**vars(target))
-                op.notes, op.misfit = notes, _read_state(context, target).misfit
+                op.notes, op.misfit = notes, _misfit(_read_state(context, target), existing, column)
                 _put(changes, op, [*added, *needless])
         elif not column.nullable and column.name in existing.columns:
             if not context.run_object_filters(column, column.name, "column", False, existing.columns[column.name]):
@@ -133,6 +133,15 @@ def replace_ops(
                 names = _names_of_uniques(existing, column)
                 needless += [op for op in changes.ops if _name_of(op) in names]
             _put(changes, _finish(context, target, state, column), needless)
+
+
+def _misfit(state: State, existing: Table, column: Column[Any]) -> Obstacle | None:
+    """Return why *column* cannot be added: also because the database takes another one for it."""
+    others = [each.name for each in existing.columns if each.name.lower() == column.name.lower()]
+    if state.exists and others:
+        problem = f"{existing.name} has the column {others[0]}, which the database does not tell from {column.name}"
+        return Obstacle("name-taken", problem, f"name it {others[0]!r} in the model, or rename it")
+    return state.misfit
 
 
 def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> None:

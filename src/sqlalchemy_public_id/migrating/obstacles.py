@@ -48,7 +48,9 @@ def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacl
     """
     if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
         return []  # nothing is left to do
-    obstacles = [*_of_the_table(scene), *scene.plan.obstacles(scene), *_of_the_column(scene)]
+    obstacles = [*_of_the_table(scene), *scene.plan.obstacles(scene)]
+    if not any(obstacle.code == "missing-right" for obstacle in obstacles):
+        obstacles += _of_the_column(scene)  # which may read rows
     if obstacles or catalogs_only:
         return obstacles
     if scene.state.exists or "expand" in scene.phases:
@@ -67,6 +69,8 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
         yield from _of_the_collation(scene)
         yield from _of_the_default(scene)
         yield from _of_the_index(scene)
+    if "drop" in scene.phases and scene.state.exists:
+        yield from _of_the_primary_key(scene)
     if {"contract", "relax"} & {*scene.phases} and not scene.consent.allow_lock:
         yield from _of_a_change_of_collation(scene)
     if scene.fills_rows:
@@ -75,6 +79,14 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
         triggers = [*obstacles_of_triggers(scene.table, scene.triggers, scene.consent.update_triggers)]
         if triggers and (scene.fills_rows or _replaces_ids(scene)):  # which reads the ids
             yield from triggers
+
+
+def _of_the_primary_key(scene: Scene) -> Iterator[Obstacle]:
+    target = scene.target
+    key = inspect(scene.table.connection).get_pk_constraint(target.table, target.schema)
+    if target.column in key["constrained_columns"]:
+        problem = f"{target.column} is in the primary key of {target.table}"
+        yield Obstacle("dependants", problem, "name the column of the public ids, or give the table another key first")
 
 
 def obstacles_of_triggers(live: LiveTable, triggers: Sequence[str], wanted: Triggers) -> Iterator[Obstacle]:
@@ -174,7 +186,7 @@ def _of_the_collation(scene: Scene) -> Iterator[Obstacle]:
     target, state = scene.target, scene.state
     if state.exact or scene.plan.changes_collation(state):
         return
-    collation = f"the collation {state.collation}" if state.collation else "its collation"
+    collation = f"the collation {state.collation}" if state.collation else "the collation"
     problem = f"{collation} of {target.column} can treat different ids as equal, such as aB and Ab"
     if scene.table.connection.dialect.name == "sqlite":
         binary = f"type_=sa.String({target.format.max_length}, collation='BINARY')"

@@ -23,7 +23,7 @@ from sqlalchemy_public_id.migrating.state import IndexFacts, State
 from sqlalchemy_public_id.naming import not_null_check_name
 
 FEW_ROWS = 10_000
-"""A strong lock on so many rows takes milliseconds."""
+"""A table of at most this many rows is locked for milliseconds only."""
 
 
 class LiveTable(ABC):
@@ -54,7 +54,7 @@ class LiveTable(ABC):
     def read_state(self) -> State:
         """Read what exists of the column, and the indexes of the table.
 
-        :raises ConfigurationError: if there is no such table, or if it holds no rows, as a view does.
+        :raises ConfigurationError: if there is no such table, or if it is a view or another object that stores no rows.
         """
         found = self._read_state()
         target = self.target
@@ -70,7 +70,7 @@ class LiveTable(ABC):
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
         """Return ``"table"``, the state without what the indexes tell, and the indexes.
 
-        ``None`` if there is nothing of this name; another kind for a view, and for all that has no rows of its own.
+        ``None`` if nothing has this name; another kind for a view and anything else without rows of its own.
         """
 
     @abstractmethod
@@ -94,8 +94,8 @@ class LiveTable(ABC):
         """Leave out the triggers of the table inside the open transaction."""
 
     def restore_settings(self, state: State) -> None:
-        """Restore what the statements of a step have changed in the session, and a ROLLBACK does not."""
-        return  # nothing but on SQLite
+        """Restore settings of the session that a step has changed, and that a ROLLBACK does not restore."""
+        return  # only SQLite has any
 
     def columns_changed_by_updates(self) -> list[str]:
         """Return the columns with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
@@ -128,7 +128,7 @@ class LiveTable(ABC):
         return self.connection.scalar(select(func.count()).select_from(self._rows).where(missing)) or 0
 
     def are_few_missing(self) -> bool:
-        """Return True if a backfill has run, and has left one row in a hundred, or 1000 rows."""
+        """Return True if a backfill has run, and has left at most one row in a hundred, or 1000 rows."""
         query = select(func.count(), func.count(self._rows.c[self.target.column])).select_from(self._rows)
         total, filled = self.connection.execute(query).one()
         return filled > 0 and total - filled <= max(1000, total // 100)
@@ -151,7 +151,7 @@ def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
 
 
 def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str, ReflectedColumn]:
-    """Return the columns of *table* by name. The type of one that SQLAlchemy has none for is ``NullType``."""
+    """Return the columns of *table* by name. One whose type SQLAlchemy does not know has ``NullType``."""
     with _without_warnings():
         columns = inspector.get_columns(table, schema=schema)
     return {_unescaped(column["name"], inspector.dialect): column for column in columns}

@@ -88,8 +88,8 @@ def cluster_key(
     :param cluster: the number of this cluster, 0 to 32767, or a function that is called when DDL is emitted. Default:
         the environment variable ``PUBLIC_ID_CLUSTER``; with ``strategy="function"``, the number in the database.
     :param key_range: a range of keys instead of a cluster: one of the :class:`~sqlalchemy_public_id.keys.Ranges`.
-    :param strategy: ``"identity"``: ``IDENTITY`` or ``AUTO_INCREMENT``, which begins inside the range of the cluster;
-        as fast as any. ``"function"``: each key reads the cluster from the table ``cluster_config``; not on SQLite.
+    :param strategy: ``"identity"``: ``IDENTITY`` or ``AUTO_INCREMENT``, which begins inside the range of the cluster,
+        at no cost. ``"function"``: each key reads the cluster from the table ``cluster_config``; not on SQLite.
     :param enforce_range: whether triggers refuse inserted keys outside of the range, on MySQL, MariaDB and SQLite.
         PostgreSQL needs none: its sequences have limits.
     :param kwargs: passed to :func:`sqlalchemy.orm.mapped_column`.
@@ -165,7 +165,7 @@ def _on_attach(column: Column[Any], table: Table) -> None:
         _send(connection, ddl(connection).drop_counter())
 
     def find_range(target: Table, connection: Connection, **kw: Any) -> None:
-        ranges[connection] = spec.keys()  # without one, no table is created
+        ranges[connection] = spec.keys()  # which raises without a cluster, so that no table is created
 
     def begin_range(target: Table, connection: Connection, **kw: Any) -> None:
         counter, keys = ddl(connection), ranges.pop(connection)
@@ -192,7 +192,7 @@ def _config_listener(statements: Callable[[Config], list[str]]) -> Callable[...,
 
 
 _CONFIG_LISTENERS = {
-    "before_create": _config_listener(lambda _: []),  # SQLite refuses it
+    "before_create": _config_listener(lambda _: []),  # which raises on SQLite
     "after_create": _config_listener(Config.create_function),
     "after_drop": _config_listener(Config.drop_function),
 }

@@ -7,6 +7,7 @@ runs in strict mode, because the server replaces NULL by the empty string otherw
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -287,6 +288,11 @@ GROUP BY s.INDEX_NAME
 HAVING COUNT(*) > 1 AND MAX(s.COLUMN_NAME = :column)
 ORDER BY s.INDEX_NAME
 """)
+_TRIGGERS = text("""
+SELECT TRIGGER_NAME AS name, ACTION_STATEMENT AS body FROM information_schema.TRIGGERS
+WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
+ORDER BY TRIGGER_NAME
+""")
 _OF_COPY = text("""
 SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
 WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
@@ -314,6 +320,11 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
     for index in connection.execute(_WIDER_INDEXES, names).scalars() if drops else ():
         problem = f"the index {index} also contains other columns, and would silently lose this one"
         yield Obstacle("dependants", problem, "drop it first")
+    # the server would drop the column, and then refuse every INSERT; the catalogs have no more than the text
+    uses = re.compile(rf"\b(NEW|OLD)\s*\.\s*(`?){re.escape(scene.target.column)}\2(?![\w$])", re.IGNORECASE)
+    for trigger in connection.execute(_TRIGGERS, names).all() if drops else ():
+        if uses.search(trigger.body):
+            yield Obstacle("dependants", f"the trigger {trigger.name} needs the column", "drop or change it first")
     is_invisible = getattr(connection.dialect, "is_mariadb", False) and "INVISIBLE" in state.attributes
     if is_invisible and "contract" in scene.phases and scene.target.server_default == "drop":
         # a rehearsal does not find it: it knows the column as it is before the migration, without the default

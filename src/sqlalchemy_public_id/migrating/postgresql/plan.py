@@ -72,6 +72,9 @@ class PostgreSQLPlan(Plan):
         target, connection, names = scene.target, scene.table.connection, scene.table.names
         table = connection.execute(_TABLE, names).one()
         yield from _of_rights(scene, table)
+        if not table.can_read:
+            return
+        yield from _of_unchecked_rows(scene)
         if table.refuses_updates and scene.fills_rows:
             problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
             identity = "DEFAULT" if table.has_key else "FULL"
@@ -232,7 +235,7 @@ SELECT quote_ident(current_user) AS role, quote_ident(pg_get_userbyid(c.relowner
        quote_ident(n.nspname) AS schema,
        pg_has_role(c.relowner, 'USAGE') AS is_owner,
        has_schema_privilege(n.oid, 'CREATE') AS can_create,
-       has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE') AS can_update,
+       has_table_privilege(c.oid, 'SELECT') AS can_read, has_table_privilege(c.oid, 'UPDATE') AS can_update,
        row_security_active(c.oid) AS filters_rows,
        c.relreplident <> 'f' AND pg_get_replica_identity_index(c.oid) IS NULL AND EXISTS (
            SELECT FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
@@ -246,6 +249,11 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid
 LEFT JOIN pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
 WHERE c.oid = to_regclass(:regclass)
+""")
+_NOT_VALID = text("""
+SELECT quote_ident(conname) FROM pg_constraint
+WHERE conrelid = to_regclass(:regclass) AND contype IN ('c', 'n') AND NOT convalidated AND conname <> :check
+ORDER BY 1
 """)
 # needs: what the dependant keeps from being dropped or changed. DROP COLUMN takes constraints of the table with it.
 # ALTER TYPE refuses the dependants that PostgreSQL does not make again (RememberAllDependentForRebuilding() there).
@@ -314,6 +322,14 @@ def _of_dependants(scene: Scene) -> Iterator[Obstacle]:
         yield Obstacle("dependants", problem, "drop or change that first")
 
 
+def _of_unchecked_rows(scene: Scene) -> Iterator[Obstacle]:
+    checks = scene.table.connection.execute(_NOT_VALID, scene.table.names).scalars().all()
+    if checks and scene.fills_rows:
+        problem = f"rows that violate {', '.join(checks)}, which is NOT VALID, could get no id"
+        validate = "; ".join(f"ALTER TABLE {scene.plan.table} VALIDATE CONSTRAINT {check}" for check in checks)
+        yield Obstacle("not-valid", problem, f"correct the rows, then {validate}")
+
+
 def _of_rights(scene: Scene, table: Row[Any]) -> Iterator[Obstacle]:
     name = scene.target.table
     if not table.is_owner:
@@ -322,7 +338,7 @@ def _of_rights(scene: Scene, table: Row[Any]) -> Iterator[Obstacle]:
     if not table.can_create and "contract" in scene.phases:
         problem = f"{table.role} may not create an index in the schema {table.schema}"
         yield Obstacle("missing-right", problem, f"GRANT CREATE ON SCHEMA {table.schema} TO {table.role}")
-    if not table.can_update and scene.fills_rows:
+    if not table.can_read or (not table.can_update and scene.fills_rows):
         problem = f"{table.role} may not read and update {name}"
         yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {scene.plan.table} TO {table.role}")
     if table.filters_rows:

@@ -74,6 +74,15 @@ def without_unique(sql: str, column: str) -> str:
     return sql
 
 
+def settles_duplicates(sql: str, column: str) -> bool:
+    """Return True if a UNIQUE of *column* alone has ON CONFLICT REPLACE or IGNORE, and so never fails."""
+    for terms in _definitions(sql):
+        clause = _clause(terms, "UNIQUE")
+        if clause and clause[-1].text.lower() in {"replace", "ignore"} and _is_of(sql, clause, terms, column):
+            return True
+    return False
+
+
 def _is_of(sql: str, unique: list[_Term], definition: list[_Term], column: str) -> bool:
     """Return True if a UNIQUE clause, of a table or of the *definition* of a column, has this *column* alone."""
     columns = next((term for term in unique if term.text.startswith("(")), None)

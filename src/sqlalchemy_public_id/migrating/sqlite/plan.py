@@ -18,6 +18,7 @@ from sqlalchemy_public_id.migrating.plan import Lock, Plan, Scene, Step, step_if
 from sqlalchemy_public_id.migrating.server_defaults import can_generate, expression, is_generated
 from sqlalchemy_public_id.migrating.session import send
 from sqlalchemy_public_id.migrating.sqlite.create_table import (
+    settles_duplicates,
     with_clause,
     with_column,
     without_clause,
@@ -110,6 +111,10 @@ class SQLitePlan(Plan):
                 f"PRAGMA foreign_keys is ON, and other tables refer to {target.table!r}, whose rows a copy would orphan"
             )
             yield Obstacle("foreign-keys", problem, _SWITCH_OFF)
+        needs_unique = state.constrained and {"expand", "contract"} & {*scene.phases}
+        if needs_unique and state.stored is not None and settles_duplicates(state.stored.sql, target.column):
+            problem = f"the UNIQUE of {target.column} has ON CONFLICT, so a row whose id is taken is deleted or lost"
+            yield Obstacle("wrong-index", problem, "copy the table into one without this clause")
         if "contract" not in scene.phases or state.index:
             return
         master = self.quoted(target.schema or "main")
@@ -130,6 +135,7 @@ class SQLitePlan(Plan):
             send(copy, "PRAGMA foreign_keys=OFF")  # which listeners of the application may switch on
             for sql in send(scene.table.connection, query).scalars():
                 is_accepted(copy, sql)
+            was_sound = is_accepted(copy, "PRAGMA foreign_key_check")
             table = SQLiteTable(copy, target)
             steps = SQLitePlan(target, copy.dialect).steps_of(scene.phases)
             for _, step in steps if inspect(copy).has_table(target.table) else ():
@@ -139,6 +145,10 @@ class SQLitePlan(Plan):
                 except DBAPIError as error:
                     yield refused(scene, step, error)
                     break
+            else:
+                if was_sound and not is_accepted(copy, "PRAGMA foreign_key_check"):
+                    problem = f"a foreign key of another table needs the unique index of {target.column}"
+                    yield Obstacle("dependants", problem, "drop it first")
         engine.dispose()
 
     # --- parts

@@ -27,7 +27,10 @@ FROM pragma_table_xinfo(:table, :database)
 _INDEXES = text("""
 SELECT l.name AS name, l."unique" AS "unique", l.partial AS partial, l.origin <> 'c' AS "constraint",
        l.origin = 'pk' AS "primary",
-       (SELECT CASE WHEN count(*) = 1 THEN min(i.name) END FROM pragma_index_info(l.name, :database) i) AS only_column
+       (SELECT CASE WHEN count(*) > 1 THEN NULL
+                    WHEN lower(min(i.name)) = lower(:column) THEN :column
+                    ELSE min(i.name) END
+        FROM pragma_index_info(l.name, :database) i) AS only_column
 FROM pragma_index_list(:table, :database) l
 """)
 _NAME = r"""(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[\w$]+)"""
