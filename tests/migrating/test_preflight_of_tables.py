@@ -208,6 +208,17 @@ def test_system_versioned_table(new_people: Callable[..., People], history: str)
     people.check_gone()
 
 
+@on("mariadb")
+def test_versions_that_the_backfill_adds(new_people: Callable[..., People]) -> None:
+    """A versioned column that each UPDATE sets gives the table a history, which is told before anything is changed."""
+    changed = ", changed timestamp DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
+    people = new_people(more=changed, after="WITH SYSTEM VERSIONING")
+
+    assert "earlier versions of its rows get the empty string" in refused(people)["needs-lock"]
+    people.add(allow_lock=True)
+    people.check_complete(3)
+
+
 @on("mysql", "mariadb")
 def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
     """Privileges that the user lacks are reported together, with the GRANT."""

@@ -368,6 +368,8 @@ def _of_locks(scene: Scene, engine: str) -> Iterator[Obstacle]:
 
 
 def _has_history(scene: Scene) -> bool:
+    if scene.fills_rows and scene.table.columns_changed_by_updates():
+        return True  # the backfill makes it: such a column is versioned, and each UPDATE sets it
     query = f"SELECT (SELECT count(*) FROM {scene.plan.table} FOR SYSTEM_TIME ALL) > count(*) FROM {scene.plan.table}"
     return bool(send(scene.table.connection, query).scalar())
 
