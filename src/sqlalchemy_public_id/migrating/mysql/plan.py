@@ -88,6 +88,7 @@ class MySQLPlan(Plan):
         yield from _of_copies(scene)
         if scene.state.exists:
             yield from _of_the_column(scene)
+        yield from _of_the_history(scene)
         if not scene.consent.allow_lock:
             yield from _of_locks(scene, table.engine)
 
@@ -187,9 +188,7 @@ class MySQLPlan(Plan):
             changes += [self._modify(self._collated(state), "NOT NULL")] if state.nullable else []
             if not changes:
                 return []
-            alter = f"ALTER TABLE {self.table} {', '.join(changes)}{self._rebuild if state.nullable else self._lock}"
-            # earlier versions of the rows have no ids; outside of strict mode, they get the empty string
-            return [f"SET STATEMENT sql_mode = '' FOR {alter}"] if state.versioned and self.allow_lock else [alter]
+            return [f"ALTER TABLE {self.table} {', '.join(changes)}{self._rebuild if state.nullable else self._lock}"]
 
         return self._rewrite("build the unique index and forbid NULL", statements)
 
@@ -358,8 +357,6 @@ def _of_locks(scene: Scene, engine: str) -> Iterator[Obstacle]:
     if getattr(connection.dialect, "is_mariadb", False):
         generated = connection.execute(_GENERATED, scene.table.names).scalars().all()
         causes += [f"the column {name} is generated, and stored or indexed" for name in generated]
-    if "contract" in scene.phases and scene.state.versioned and _has_history(scene):
-        causes.append("earlier versions of its rows get the empty string as id")
     if causes:
         problem = (
             f"writers would wait while {connection.dialect.name} changes {scene.target.table}: {', '.join(causes)}"
@@ -367,11 +364,18 @@ def _of_locks(scene: Scene, engine: str) -> Iterator[Obstacle]:
         yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
 
-def _has_history(scene: Scene) -> bool:
-    if scene.fills_rows and scene.table.columns_changed_by_updates():
-        return True  # the backfill makes it: such a column is versioned, and each UPDATE sets it
-    query = f"SELECT (SELECT count(*) FROM {scene.plan.table} FOR SYSTEM_TIME ALL) > count(*) FROM {scene.plan.table}"
-    return bool(send(scene.table.connection, query).scalar())
+def _of_the_history(scene: Scene) -> Iterator[Obstacle]:
+    """Yield an obstacle if earlier versions of a row have no id: NOT NULL holds for them as well."""
+    if not scene.state.versioned or "contract" not in scene.phases:
+        return
+    # an UPDATE sets such a column, too, which is versioned
+    makes_history = scene.fills_rows and scene.table.columns_changed_by_updates()
+    table, missing = scene.plan.table, f"WHERE {scene.plan.column} IS NULL" if scene.state.exists else ""
+    query = f"SELECT (SELECT count(*) FROM {table} FOR SYSTEM_TIME ALL {missing}) > count(*) FROM {table} {missing}"
+    if makes_history or send(scene.table.connection, query).scalar():
+        problem = f"{scene.target.table} is system-versioned, and earlier versions of its rows have no ids"
+        remedy = f"ALTER TABLE {table} DROP SYSTEM VERSIONING, which drops them, and add it again after the migration"
+        yield Obstacle("versioned", problem, remedy)
 
 
 def _of_rights(scene: Scene, user: str) -> Iterator[Obstacle]:
