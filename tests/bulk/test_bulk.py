@@ -1,4 +1,4 @@
-"""``bulk.insert``: many objects, with key and public id, on every database."""
+"""``bulk.insert`` of many objects, with key and public id, on every database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Base(DeclarativeBase):
 
 
 class Wide(PublicIdMixin, Base):
-    """A column of each kind that a flush treats in a way of its own."""
+    """A column of each kind that a flush treats differently."""
 
     __tablename__ = "wide"
     slug: Mapped[str] = public_id_column(NanoId(length=5), name="slug_text")
@@ -48,7 +48,7 @@ class Shown(PublicIdMixin, Base):
 
 
 class Computing(PublicIdMixin, Base):
-    """Defaults that are SQL expressions with parameters of their own, and a key of its own name."""
+    """Defaults that are SQL expressions with parameters, and a column whose key differs from its name."""
 
     __tablename__ = "computing"
     name: Mapped[str | None] = mapped_column("na me%", String(50), key="another key")
@@ -68,14 +68,14 @@ def named(count: int) -> Rows:
 
 
 def names(session: Session, model: type[Any]) -> dict[int, str]:
-    """Key → name of the rows, past the identity map."""
+    """Return key → name of the rows, bypassing the identity map."""
     table = model.__table__
     return dict(session.connection().execute(select(table.c.id, table.c.name)).all())
 
 
 @pytest.mark.parametrize("count", [5, 3000])
 def test_objects_get_key_and_id(session: Session, count: int) -> None:
-    """Each object has the key and the id of the row with its values, and the first object has the lowest key."""
+    """Each object gets the key and the id of its own row, and keys ascend in the order of the objects."""
     users = insert_in_bulk(session, User, named(count))
 
     agree(session, users)
@@ -93,7 +93,7 @@ SCATTER = {
 @fast_ways
 @on("mysql", "sqlite")
 def test_keys_that_do_not_lie_together(session: Session, database: str) -> None:
-    """Rows whose keys a trigger scatters, in any order, are found; the rows between them are passed over."""
+    """Rows with random keys from a trigger are matched to their objects, and other rows are ignored."""
     session.connection().execute(insert(Team), [{"id": 10_000_000 * at, "name": "between"} for at in range(1, 100)])
     session.connection().execute(text(SCATTER[database]))
     teams = insert_in_bulk(session, Team, named(40))
@@ -103,7 +103,7 @@ def test_keys_that_do_not_lie_together(session: Session, database: str) -> None:
 
 
 def test_given_ids_are_kept(session: Session) -> None:
-    """Among made ids, those that the caller gave stay."""
+    """Given ids are kept in a batch with generated ones."""
     users = insert_in_bulk(session, User, [{}, {"public_id": A}, {}])
 
     assert users[1].public_id == A
@@ -111,7 +111,7 @@ def test_given_ids_are_kept(session: Session) -> None:
 
 
 def test_objects_are_persistent_and_clean(session: Session) -> None:
-    """Afterwards the objects are in the session, unmodified, found by key, and go on as persistent ones do."""
+    """The inserted objects are persistent and unmodified, and can be changed, deleted and expired."""
     users = insert_in_bulk(session, User, named(3))
     assert all(inspect(user).persistent for user in users)
     assert not session.dirty
@@ -127,7 +127,7 @@ def test_objects_are_persistent_and_clean(session: Session) -> None:
 
 @fast_ways
 def test_nothing_is_loaded_afterwards(session: Session, others: None, statements: list[str]) -> None:
-    """Key, ids and values can be read without another statement."""
+    """Keys, ids and values can be read without another statement."""
     wide = insert_in_bulk(session, Wide, [{"text": str(number)} for number in range(3)])
     del statements[:]
     assert [each for each in wide if None in (each.id, each.public_id, each.slug)] == []
@@ -140,7 +140,7 @@ def test_nothing_is_loaded_afterwards(session: Session, others: None, statements
 def test_listeners_see_what_was_filled_in(
     session: Session, others: None, listen: Callable[..., None], write: Way
 ) -> None:
-    """A listener to ``refresh_flush`` is called for each object whose columns the INSERT has filled in."""
+    """``refresh_flush`` listeners are called for each object whose columns the INSERT has filled in."""
     seen: list[Any] = []
     listen(Shown, "refresh_flush", lambda target, context, attributes: seen.append(target.shown))
     write(session, Shown, [{}, {}])
@@ -158,9 +158,9 @@ WIDE: list[dict[str, Any]] = [
 
 
 def test_rows_are_those_of_a_flush(session: Session, others: None) -> None:
-    """Defaults, NULLs, JSON and its ``null``, renamed, deferred and computed columns are those of a flush.
+    """Defaults, NULLs, JSON and its ``null``, renamed, deferred and computed columns are stored as by a flush.
 
-    The objects show them.
+    The objects show the stored values.
     """
     columns = [column for column in Wide.__table__.c if column.name not in ("id", "public_id", "slug_text")]
     query = select(*columns, Wide.document.is_(text("NULL"))).order_by(Wide.__table__.c.id)
@@ -176,7 +176,7 @@ def test_rows_are_those_of_a_flush(session: Session, others: None) -> None:
 
 
 def test_default_that_looks_at_the_row(session: Session, others: None) -> None:
-    """A default function sees all columns, as in a flush, those that are not set as ``None``."""
+    """A default function sees all columns, as in a flush; columns that are not set are ``None``."""
     objects = insert_in_bulk(session, Shown, [{"name": "ada"}, {}, {"name": "grace"}])
 
     assert [each.shown for each in objects] == ["Ada", "Nobody", "Grace"]
@@ -184,7 +184,7 @@ def test_default_that_looks_at_the_row(session: Session, others: None) -> None:
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_defaults_that_are_expressions(session: Session, others: None, count: int) -> None:
-    """The database evaluates them; odd names of columns are no obstacle."""
+    """The database evaluates defaults that are SQL expressions, even in tables with unusual column names."""
     objects = insert_in_bulk(session, Computing, named(count))
 
     assert [each.computed for each in objects] == [5] * count
@@ -197,7 +197,7 @@ def test_defaults_that_are_expressions(session: Session, others: None, count: in
 
 
 def test_collisions(session: Session) -> None:
-    """Made ids that are taken, or equal, are replaced, on the object too, and each object finds its own row."""
+    """Generated ids that are taken or equal are replaced, and each object shows the id of its own row."""
     flush(session, User, [{"name": "first", "public_id": A}])
     session.commit()
     with testing.fixed_ids(User, B, A, B, A):
@@ -211,9 +211,9 @@ def test_collisions(session: Session) -> None:
 @pytest.mark.parametrize("rows", [3, 30])
 @pytest.mark.parametrize("value", [{"email": "same@example.org"}, {"public_id": A}], ids=["email", "given id"])
 def test_failure_requires_a_rollback(session: Session, rows: int, value: dict[str, str]) -> None:
-    """A duplicate in another column, or of a given id, is an error; nothing can be committed before a rollback then.
+    """A duplicate in another column or of a given id raises, and the session requires a rollback.
 
-    As after a flush: earlier rows would be missing. The objects are not in the session afterwards.
+    A flush requires one, too. The objects are not in the session afterwards.
     """
     flush(session, User, [{"name": "earlier"}])
     users = [User(name=str(number), **value) for number in range(rows)]
@@ -229,7 +229,7 @@ def test_failure_requires_a_rollback(session: Session, rows: int, value: dict[st
 
 @on("sqlite")
 def test_interrupt(session: Session, engine: Engine) -> None:
-    """After a KeyboardInterrupt the objects have no ids: another attempt makes other ones."""
+    """After a KeyboardInterrupt the objects have no ids, so another attempt generates new ones."""
     users = [User(name=str(number)) for number in range(3)]
     session.connection()
     with interrupted(engine, 1, only=("INSERT",)), pytest.raises(KeyboardInterrupt):
@@ -239,7 +239,7 @@ def test_interrupt(session: Session, engine: Engine) -> None:
 
 
 def test_malformed_id_is_refused(session: Session) -> None:
-    """An id that reached the object past its attribute is checked on the way to the database."""
+    """A malformed id that bypassed the attribute raises when it is sent to the database."""
     users = [User(name="good"), User(name="bad")]
     vars(users[1])["public_id"] = "nonsense"
     with pytest.raises(InvalidPublicId):
@@ -248,7 +248,7 @@ def test_malformed_id_is_refused(session: Session) -> None:
 
 @pytest.mark.parametrize("insert_again", [Session.add_all, bulk.insert])
 def test_rollback(session: Session, insert_again: Callable[[Session, list[Any]], None]) -> None:
-    """After a rollback the rows are gone and the objects are out of the session, ready to be inserted."""
+    """After a rollback the rows are gone, and the objects are transient and can be inserted again."""
     users = insert_in_bulk(session, User, named(3))
     session.rollback()
     assert not any(user in session for user in users)
@@ -260,7 +260,7 @@ def test_rollback(session: Session, insert_again: Callable[[Session, list[Any]],
 
 
 def test_rollback_of_a_savepoint(session: Session) -> None:
-    """A savepoint takes away what was inserted in it, and nothing else."""
+    """Rolling back a savepoint removes only the rows that were inserted in it."""
     kept = insert_in_bulk(session, User, named(3))
     savepoint = session.begin_nested()
     lost = insert_in_bulk(session, User, named(3))
@@ -272,11 +272,11 @@ def test_rollback_of_a_savepoint(session: Session) -> None:
     assert len(stored(session, User)) == 3
 
 
-# --- what is given
+# --- arguments
 
 
 def test_what_is_pending_is_written_first(session: Session) -> None:
-    """Rows that the new ones refer to are there in time."""
+    """Pending objects are flushed first, so the new rows may refer to them."""
     session.add(first := User(team=Team(id=7)))
     users = insert_in_bulk(session, User, [{"team_id": 7}] * 2)
 
@@ -285,14 +285,14 @@ def test_what_is_pending_is_written_first(session: Session) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 300])
 def test_generator(session: Session, count: int) -> None:
-    """Objects that nobody but the iterator holds are written like others, be they none, one or many."""
+    """Objects from a generator, which nothing else references, are inserted, be they none, one or many."""
     bulk.insert(session, (User(**row) for row in named(count)))
 
     assert sorted(names(session, User).values(), key=int) == [str(number) for number in range(count)]
 
 
 def test_scoped_session(session: Session, engine: Engine) -> None:
-    """A ``scoped_session`` stands for the session that it has."""
+    """A ``scoped_session`` can be passed in place of its session."""
     scoped = scoped_session(sessionmaker(engine))
     try:
         users = insert_in_bulk(scoped, User, named(3))
@@ -306,7 +306,7 @@ def test_scoped_session(session: Session, engine: Engine) -> None:
 
 
 def test_pending_persistent_and_repeated_objects(session: Session) -> None:
-    """Each object is written once, whatever state it is in and however often it is given."""
+    """Each object is inserted once, whatever its state and however often it is passed."""
     pending, persistent, new, other = (User(name=name) for name in ("pending", "stored", "new", "other"))
     session.add(persistent)
     session.commit()
@@ -322,7 +322,7 @@ def test_pending_persistent_and_repeated_objects(session: Session) -> None:
 
 
 def test_objects_of_several_models(session: Session) -> None:
-    """Models may be mixed; typed ids are shown in the type of the model."""
+    """Objects of several models may be mixed, and typed ids have the type of their model."""
     mixed: list[Any] = [Team(), User(), User(), Team(), Tiny(), Tiny()]
     bulk.insert(session, mixed)
     teams = insert_in_bulk(session, Team, [{}, {}])

@@ -1,4 +1,4 @@
-"""``bulk.insert()`` of many rows on PostgreSQL: arrays send what a flush sends, and what they cannot is left to it."""
+"""``bulk.insert()`` of many rows on PostgreSQL: arrays store what a flush stores, or the flush does the work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS = 30
 
 
 class Doubled(TypeDecorator[int]):
-    """A type of the program."""
+    """A type defined by the program."""
 
     impl = types.Integer
     cache_ok = True
@@ -52,7 +52,7 @@ class Base(DeclarativeBase):
 
 
 class Plain(PublicIdMixin, Base):
-    """A column of each type that is sent in an array."""
+    """One column of each type that is sent in an array."""
 
     __tablename__ = "plain"
     text: Mapped[str | None] = mapped_column(types.Text)
@@ -98,7 +98,7 @@ class Made(PublicIdMixin, Base):
 
 
 class Hidden(PublicIdMixin, Base):
-    """A column that is not mapped."""
+    """A table with a column that is not mapped."""
 
     __tablename__ = "hidden"
     __table_args__ = (Column("hidden", types.Integer, default=lambda: 7),)
@@ -144,7 +144,7 @@ def plain(number: int) -> Plain:
 
 
 def test_types(session: Session, statements: list[str]) -> None:
-    """Each object agrees with its row, whatever the types of its columns; one statement for rows of the same kind."""
+    """Each object agrees with its row, whatever the column types; rows with the same columns take one statement."""
     objects = sorted((plain(number) for number in range(3 * ROWS)), key=lambda each: each.served is None)
     statements.clear()
     bulk.insert(session, objects)
@@ -165,7 +165,7 @@ LEFT_TO_THE_FLUSH: dict[str, tuple[Any, Any]] = {
 def test_types_that_are_left_to_the_flush(
     create: Callable[[MetaData], None], session: Session, statements: list[str], name: str
 ) -> None:
-    """Documents, enumerations, arrays and types of the program go through the unit of work."""
+    """Documents, enumerations, arrays and types of the program are inserted by the unit of work."""
     type_, value = LEFT_TO_THE_FLUSH[name]
 
     class Other(PublicIdMixin, new_base()):
@@ -183,7 +183,7 @@ def test_types_that_are_left_to_the_flush(
 
 
 def test_native_ids(session: Session) -> None:
-    """Ids that are numbers, and several ids of one row, of which one collides again and again."""
+    """Rows with ids that are stored as numbers, and with several ids, are retried even if one id collides often."""
     objects = [each for batch in range(3) for each in insert_in_bulk(session, Native, numbers(ROWS, batch * ROWS))]
 
     agree(session, objects)
@@ -195,7 +195,7 @@ STRINGS = ["", "\x1f", "a\x1fb", "ünï", "NULL", "null", "{}", '"', "\\", " ", 
 
 @pytest.mark.parametrize("values", [STRINGS, [""]], ids=["all", "empty"])
 def test_strings(session: Session, values: list[str]) -> None:
-    """Strings of every kind are stored as they are, also in the row that collides, which is sent again, alone."""
+    """Strings of every kind are stored unchanged, also in a row that is retried after a collision."""
     [taken] = flush(session, Plain, [{}])
     rows = [dict.fromkeys(("text", "string"), values[at % len(values)]) for at in range(ROWS)]
     with testing.collisions(Plain, taken.public_id):
@@ -208,7 +208,7 @@ def test_strings(session: Session, values: list[str]) -> None:
 
 @pytest.mark.parametrize("value", [{"string": "a" * 21}, {"char": "abcd"}, {"small": 40_000}, {"text": "a\0"}])
 def test_values_that_do_not_fit(session: Session, value: dict[str, Any]) -> None:
-    """A value that the column cannot hold is an error, and is not cut."""
+    """A value that does not fit the column raises and is not truncated."""
     with pytest.raises((DBAPIError, DataError)):
         insert_in_bulk(session, Plain, [{}] * ROWS + [value])
     session.rollback()
@@ -216,7 +216,7 @@ def test_values_that_do_not_fit(session: Session, value: dict[str, Any]) -> None
 
 
 def test_ids_of_the_application(session: Session) -> None:
-    """An id that the application gave twice, or that is taken, is the error of the database."""
+    """A given id that is passed twice or is already taken raises the database's IntegrityError."""
     taken = NanoId().generate()
     session.add(Plain(public_id=taken))
     session.commit()
@@ -230,7 +230,7 @@ def test_ids_of_the_application(session: Session) -> None:
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "AUTOCOMMIT"])
 def test_other_transactions(new_engine: Callable[..., Engine], engine: Engine, level: str) -> None:
-    """Rows that collide cannot be left out there, so the unit of work inserts them."""
+    """At other isolation levels collided rows cannot be skipped, so the unit of work inserts all rows."""
     with Session(new_engine("postgresql", engine.url, isolation_level=level)) as session:
         objects = [plain(number) for number in range(ROWS)]
         bulk.insert(session, objects)
@@ -239,7 +239,7 @@ def test_other_transactions(new_engine: Callable[..., Engine], engine: Engine, l
 
 
 def test_deferrable_constraint(session: Session) -> None:
-    """PostgreSQL refuses ON CONFLICT there, so the unit of work inserts the rows."""
+    """ON CONFLICT does not support deferrable constraints, so the unit of work inserts the rows."""
     agree(session, insert_in_bulk(session, Checked, numbers(ROWS)))
 
 
@@ -255,7 +255,7 @@ MIXED: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("name", MIXED)
 def test_values_of_several_types(session: Session, name: str) -> None:
-    """Values of several Python types are stored as a flush stores them."""
+    """A column with values of several Python types is stored as a flush stores it."""
     values = [MIXED[name][number % 2] for number in range(ROWS)]
     for write in (flush, insert_in_bulk):
         write(session, Plain, [{"number": at, name: value} for at, value in enumerate(values)])
@@ -267,7 +267,7 @@ def test_values_of_several_types(session: Session, name: str) -> None:
 
 
 def test_defaults(new_engine: Callable[..., Engine], engine: Engine, session: Session) -> None:
-    """Column defaults are applied: also those of unmapped columns, and on engines without "insertmanyvalues"."""
+    """Column defaults are applied, also to unmapped columns and on engines without "insertmanyvalues"."""
     for bind in (engine, new_engine("postgresql", engine.url, use_insertmanyvalues=False)):
         with Session(bind) as other:
             for model in (Made, Hidden):
@@ -279,7 +279,7 @@ def test_defaults(new_engine: Callable[..., Engine], engine: Engine, session: Se
 
 
 class Account(PublicIdMixin, Base):
-    """Holds the ids of other rows, by default that of one row."""
+    """Refers to public ids of other rows, with a default for one of them."""
 
     __tablename__ = "account"
     plan: Mapped[str | None] = mapped_column(
@@ -289,7 +289,7 @@ class Account(PublicIdMixin, Base):
 
 
 def test_default_of_a_column_with_ids_of_others(session: Session) -> None:
-    """The default of a column that holds ids of other rows is called for each row, as by a flush."""
+    """The default of a column with other rows' ids is called for each row, as in a flush."""
     flush(session, Checked, [{"public_id": "izkpm55j334u", "number": 1}])
     objects = insert_in_bulk(session, Account, [{}] * ROWS)
 
@@ -298,6 +298,6 @@ def test_default_of_a_column_with_ids_of_others(session: Session) -> None:
 
 
 def test_long_keys(session: Session) -> None:
-    """Columns whose keys agree in more characters than a name of PostgreSQL has."""
+    """Columns whose keys start with the same 63 characters, the longest name in PostgreSQL, are kept apart."""
     rows = [{f"{LONG}a": number, f"{LONG}b": -number} for number in range(ROWS)]
     agree(session, insert_in_bulk(session, Long, rows))

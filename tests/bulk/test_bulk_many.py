@@ -29,7 +29,7 @@ def users(count: int, first: int = 0) -> Iterator[User]:
 
 
 def numbers(session: Session) -> list[int]:
-    """The numbers of the users that are stored."""
+    """Return the numbers of the stored users."""
     return [int(email) for email in session.scalars(select(User.email).order_by(User.id)) if email]
 
 
@@ -40,9 +40,9 @@ def notes(error: pytest.ExceptionInfo[Any]) -> list[str]:
 @pytest.mark.usefixtures("members")
 @pytest.mark.parametrize("count", [0, 20, 23])
 def test_all_objects_are_inserted_in_their_order(session: Session, count: int) -> None:
-    """Every object is a row, in the order of the iterable; each batch, also the last one, is reported when it is there.
+    """All objects are inserted in their order; after each batch, including the last, *progress* is called.
 
-    The number of objects is returned.
+    The function returns the number of objects.
     """
     seen: list[tuple[int, int]] = []
 
@@ -57,7 +57,7 @@ def test_all_objects_are_inserted_in_their_order(session: Session, count: int) -
 @pytest.mark.usefixtures("members")
 @pytest.mark.parametrize("is_flushed", [False, True])
 def test_constant_memory(session: Session, is_flushed: bool) -> None:
-    """No object of an earlier batch is alive when the next one is taken, and the session holds none."""
+    """Objects of earlier batches are freed before the next object is taken, and the session holds none."""
     if is_flushed:  # a listener to flushes makes the unit of work insert the objects
         event.listen(session, "before_flush", lambda *_: None)
     alive: weakref.WeakSet[User] = weakref.WeakSet()
@@ -71,7 +71,7 @@ def test_constant_memory(session: Session, is_flushed: bool) -> None:
             del each
             most = max(most, len(alive))
 
-    gc.disable()  # reference counts alone free the objects
+    gc.disable()  # the objects must be freed by reference counts alone
     try:
         bulk.insert_many(session, watched(), batch=25)
         left = len(alive)
@@ -88,7 +88,7 @@ def test_constant_memory(session: Session, is_flushed: bool) -> None:
 
 @pytest.mark.usefixtures("members")
 def test_a_batch_that_the_database_refuses(session: Session) -> None:
-    """The error is that of the database, with a note; the transaction is rolled back, as by a flush."""
+    """The error is the database's own with a note; the transaction is rolled back, as in a flush."""
     kept = [*users(25), *users(5)]
     with pytest.raises(IntegrityError) as error:
         bulk.insert_many(session, kept, batch=10)
@@ -103,7 +103,7 @@ def test_a_batch_that_the_database_refuses(session: Session) -> None:
 
 @pytest.mark.usefixtures("members")
 def test_a_generator_that_raises(session: Session) -> None:
-    """Earlier batches stay in the transaction, the unfinished one is not inserted, and the error has a note."""
+    """If the iterable raises, earlier batches stay in the transaction, the last is discarded, and a note is added."""
 
     def broken() -> Iterator[User]:
         yield from users(25)
@@ -119,7 +119,7 @@ def test_a_generator_that_raises(session: Session) -> None:
 
 @pytest.mark.usefixtures("members")
 def test_progress_that_raises(session: Session) -> None:
-    """A program can stop: the batch is inserted, and no further object is taken."""
+    """If *progress* raises, the batch is already inserted, and no further object is taken."""
     source = users(30)
 
     def stop(count: int) -> None:
@@ -135,7 +135,7 @@ def test_progress_that_raises(session: Session) -> None:
 @pytest.mark.usefixtures("members")
 @pytest.mark.parametrize("wrong", [None, {"name": "Ada"}, User])
 def test_something_else_in_the_middle(session: Session, wrong: Any) -> None:
-    """The error names it; nothing of its batch is sent, and earlier batches stay in the transaction."""
+    """Anything but a mapped object raises: its batch is not sent, and earlier batches stay."""
     with pytest.raises(TypeError, match="expected mapped objects, not ") as error:
         bulk.insert_many(session, itertools.chain(users(15), [wrong], users(5, first=15)), batch=10)
     session.commit()
@@ -166,7 +166,7 @@ async def arriving(count: int) -> AsyncIterator[User]:
 @pytest.mark.parametrize("function", [bulk.insert, bulk.insert_many])
 @on("sqlite")
 def test_what_is_no_iterable_of_objects(session: Session, function: Any, wrong: Any, expected: str) -> None:
-    """The error says what was expected, or which function takes it."""
+    """The error says what was expected, or which function to call instead."""
     with pytest.raises(TypeError, match=expected):
         function(session, wrong())
 
@@ -187,7 +187,7 @@ async def awaited(count: int) -> None: ...
 def test_options_that_are_refused(
     session: Session, options: dict[str, Any], error: type[Exception], expected: str
 ) -> None:
-    """The error says what was expected, before an object is taken."""
+    """Invalid options raise before an object is taken, and the error says what was expected."""
     source = users(3)
     with pytest.raises(error, match=expected):
         bulk.insert_many(session, source, **options)
@@ -200,7 +200,7 @@ def test_options_that_are_refused(
 
 @pytest.fixture
 def run(async_engine: AsyncEngine) -> Callable[[Callable[[AsyncSession], Any]], None]:
-    """Run a story with a session, on a database with the tables."""
+    """Return a function that runs a coroutine with a session, on a database with the tables."""
 
     async def tell(story: Callable[[AsyncSession], Any]) -> None:
         async with session_on(async_engine, Base.metadata) as session:
@@ -212,7 +212,7 @@ def run(async_engine: AsyncEngine) -> Callable[[Callable[[AsyncSession], Any]], 
 @pytest.mark.parametrize("source", [users, arriving])
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["progress", "awaited progress"])
 def test_both_kinds_of_iterables(run: Callable[[Any], None], source: Callable[[int], Any], is_awaited: bool) -> None:
-    """Objects come from either, and the progress of both is reported: an ``async def`` is awaited, so it may commit."""
+    """Objects may come from a sync or async iterable; an async *progress* is awaited, so it may commit."""
 
     async def story(session: AsyncSession) -> None:
         seen: list[int] = []
@@ -233,7 +233,7 @@ def test_both_kinds_of_iterables(run: Callable[[Any], None], source: Callable[[i
 
 
 def test_an_asynchronous_generator_that_raises(run: Callable[[Any], None]) -> None:
-    """Earlier batches stay in the transaction, and the error has a note."""
+    """If an async generator raises, earlier batches stay in the transaction, and a note is added."""
 
     async def broken() -> AsyncIterator[User]:
         async for each in arriving(25):
@@ -250,7 +250,7 @@ def test_an_asynchronous_generator_that_raises(run: Callable[[Any], None]) -> No
 
 
 def test_memory_of_an_asynchronous_generator(run: Callable[[Any], None]) -> None:
-    """No object of an earlier batch is alive when the next one is taken."""
+    """Objects of earlier batches are freed before the next one is taken."""
     alive: weakref.WeakSet[User] = weakref.WeakSet()
     most = 0
 
@@ -271,7 +271,7 @@ def test_memory_of_an_asynchronous_generator(run: Callable[[Any], None]) -> None
 
 @on("sqlite")
 def test_mistakes_with_an_asynchronous_session(session: Session) -> None:
-    """The errors are those of the synchronous twin; a synchronous session is refused."""
+    """Invalid arguments raise as in the synchronous function; a synchronous session is refused."""
 
     async def story() -> None:
         own: Any = AsyncSession()

@@ -1,4 +1,4 @@
-"""``bulk.insert`` of objects that multi-row statements could not write rightly: the unit of work does."""
+"""``bulk.insert`` of objects that multi-row statements cannot store correctly: the unit of work inserts them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Named(PublicIdMixin, Base):
 
 
 ROWS = 30
-"""Enough for arrays on PostgreSQL."""
+"""Enough rows to be sent in arrays on PostgreSQL."""
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
@@ -59,7 +59,7 @@ def others(create: Callable[[MetaData], None]) -> None:
 
 
 def test_relationships(session: Session) -> None:
-    """Related objects are written too, and the foreign keys follow."""
+    """Related objects are inserted too, and foreign keys are set."""
     teams = [Team(name=str(number), users=[User(name=f"member {number}")]) for number in range(3)]
     users = [User(name=str(number), team=teams[number]) for number in range(3)]
     bulk.insert(session, [*users, *teams])
@@ -71,7 +71,7 @@ def test_relationships(session: Session) -> None:
 
 @pytest.mark.parametrize("model", [Animal, Dog])
 def test_inheritance_of_one_class(session: Session, model: type[Animal]) -> None:
-    """Objects of one class, whose rows are of two tables, or of another class than they say."""
+    """Objects of one class are inserted with joined tables, or with the discriminator of another class."""
     animals = [model(kind="cat") if model is Animal else model() for _ in range(ROWS)]
     bulk.insert(session, animals)
     session.commit()
@@ -81,7 +81,7 @@ def test_inheritance_of_one_class(session: Session, model: type[Animal]) -> None
 
 
 def test_wrong_mark_of_a_class(session: Session) -> None:
-    """An object that gives the mark of another class is written as it says, with the warning of a flush."""
+    """An object with the discriminator of another class is stored as is, with the warning of a flush."""
     with pytest.warns(SAWarning, match="incompatible polymorphic identity"):
         cats = insert_in_bulk(session, Cat, [{"kind": "dog"}, {"kind": "dog"}])
 
@@ -89,7 +89,7 @@ def test_wrong_mark_of_a_class(session: Session) -> None:
 
 
 def test_sql_expressions(session: Session) -> None:
-    """A value may be an expression that the database evaluates."""
+    """A value may be an SQL expression, which the database evaluates."""
     users = [User(name=func.lower("ADA")), User(name="grace")]
     bulk.insert(session, users)
 
@@ -102,7 +102,7 @@ def test_sql_expressions(session: Session) -> None:
     ids=["model before", "model after", "all mappers", "session"],
 )
 def test_listeners_of_the_caller(session: Session, listen: Callable[..., None], name: str, target: Any) -> None:
-    """Listeners to the INSERT, or to the flushes of the session, for an audit trail say, are told of each object."""
+    """Listeners to INSERTs or flushes, such as for an audit trail, are called for each object."""
     seen: list[object] = []
     if target is None:
         listen(session, name, lambda session, *rest: seen.extend(session.new))
@@ -117,7 +117,7 @@ def test_listeners_of_the_caller(session: Session, listen: Callable[..., None], 
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_listeners_to_the_objects_of_a_session(session: Session, statements: list[str], count: int) -> None:
-    """They are told of each object that enters the session before its INSERT, and that is persistent after it."""
+    """Session events for attached and pending objects precede the INSERT; others follow it."""
     told: list[tuple[str, int]] = []
     for name in ("before_attach", "after_attach", "transient_to_pending", "pending_to_persistent"):
         event.listen(session, name, lambda *_, name=name: told.append((name, len(statements))))
@@ -134,7 +134,7 @@ def test_listeners_to_the_objects_of_a_session(session: Session, statements: lis
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_listeners_to_objects_that_leave_a_session(session: Session, count: int) -> None:
-    """They are told of each object whose INSERT has failed, or was rolled back."""
+    """Session events are called for each object whose INSERT failed or was rolled back."""
     told: list[str] = []
     for name in ("pending_to_transient", "persistent_to_transient"):
         event.listen(session, name, lambda *_, name=name: told.append(name))
@@ -154,7 +154,7 @@ def test_listeners_to_objects_that_leave_a_session(session: Session, count: int)
 
 
 def test_keys_that_come_again(session: Session) -> None:
-    """A key of a row that was deleted past the session goes to the new object; the warning is that of a flush."""
+    """If the key of a row deleted outside the session is reused, the new object gets it, with a flush's warning."""
     gone = [Team() for _ in range(3)]
     bulk.insert(session, gone)
     keys = [each.id for each in gone]
@@ -169,7 +169,7 @@ def test_keys_that_come_again(session: Session) -> None:
 
 
 def test_version_counter(session: Session, others: None) -> None:
-    """The version counter begins at one, and goes on."""
+    """The version counter starts at 1."""
     drafts = [Draft() for _ in range(3)]
     bulk.insert(session, drafts)
 
@@ -177,7 +177,7 @@ def test_version_counter(session: Session, others: None) -> None:
 
 
 def test_given_keys(session: Session) -> None:
-    """A key that the caller gives is kept."""
+    """A given primary key is kept."""
     users = [User(id=number, name=str(number)) for number in (70, 60, 50)]
     bulk.insert(session, users)
 
@@ -186,7 +186,7 @@ def test_given_keys(session: Session) -> None:
 
 
 def test_rows_that_refer_to_later_objects(session: Session) -> None:
-    """Objects of several models are inserted in the order of their foreign keys, whatever order they are given in."""
+    """Objects of several models are inserted in the order of their foreign keys, not of the arguments."""
     if session.get_bind().name == "sqlite":
         session.execute(text("PRAGMA foreign_keys = ON"))
     users = [User(name=str(number), team_id=7) for number in range(ROWS)]
@@ -198,7 +198,7 @@ def test_rows_that_refer_to_later_objects(session: Session) -> None:
 
 
 def test_relationship_that_is_set_to_none(session: Session) -> None:
-    """It empties the foreign key, as in a flush, also one that was given beside it."""
+    """A relationship set to None has the same effect on its foreign key as in a flush."""
     [team] = flush(session, Team, [{}])
     rows = [{"team_id": team.id, "team": None}] * ROWS
     flushed, inserted = flush(session, User, rows), insert_in_bulk(session, User, rows)
@@ -209,7 +209,7 @@ def test_relationship_that_is_set_to_none(session: Session) -> None:
 
 @pytest.mark.parametrize("count", [3, ROWS])
 def test_related_object_that_is_false(session: Session, others: None, count: int) -> None:
-    """An object whose class has a length is related as any other, also if that is zero."""
+    """A related object that is falsy, because its length is zero, is related like any other."""
     crew = Crew()
     insert_in_bulk(session, Sailor, [{"crew": crew}] * count)
     session.commit()
@@ -219,7 +219,7 @@ def test_related_object_that_is_false(session: Session, others: None, count: int
 
 
 def test_attributes_that_are_expressions(session: Session, others: None) -> None:
-    """They have the value that the database computes, also if they were read before."""
+    """A ``column_property()`` shows the value from the database, even if it was read before."""
     named = [Named(first="Ada", last=str(number)) for number in range(ROWS)]
     assert named[0].full is None
     bulk.insert(session, named)

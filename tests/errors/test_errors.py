@@ -1,4 +1,4 @@
-"""The errors: their tree, their facts, their messages."""
+"""The errors: hierarchy, attributes, messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MISSING = "click is not installed; run: pip install 'sqlalchemy-public-id[cli]'"
 
 
 def example(make: Callable[..., PublicIdError], *args: Any, **facts: Any) -> tuple[PublicIdError, dict[str, Any]]:
-    """An error, and the arguments of its constructor that it has as attributes."""
+    """Return an error, and the constructor arguments that it has as attributes."""
     return make(*args, **facts), facts
 
 
@@ -85,7 +85,7 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
 
 
 def test_command_of_an_incomplete_backfill() -> None:
-    """The names in the command are quoted for a shell: the message can be pasted whatever the table is called."""
+    """Names in the command are quoted for a shell, so it can be pasted whatever the table is called."""
     error = BackfillIncomplete(table="-a $(b) 'c", column="d e", missing=1, format=FORMAT, schema="f;g")
 
     command = shlex.split(str(error).partition("with: ")[2])
@@ -96,13 +96,13 @@ def test_command_of_an_incomplete_backfill() -> None:
 
 
 def test_every_error_has_an_example() -> None:
-    """The examples of this module are complete."""
+    """The examples include every error."""
     assert set(errors.__all__) == {type(error).__name__ for error, _ in EXAMPLES}
 
 
 @pytest.mark.parametrize(("error", "facts"), EXAMPLES, ids=lambda value: type(value).__name__)
 def test_facts(error: PublicIdError, facts: dict[str, Any]) -> None:
-    """An error has its facts as attributes, and all of it comes back from a pickle of any protocol, or a copy."""
+    """An error has its facts as attributes, and pickles of any protocol and copies keep all of them."""
     assert facts == {name: getattr(error, name) for name in facts}
     assert facts.keys() >= vars(error).keys()
     clones = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
@@ -122,7 +122,7 @@ class Note(PublicIdMixin, Base):
 
 
 def test_pickle_of_errors_that_sqlalchemy_passes_on() -> None:
-    """The error that a statement raises survives pickling too, with the name of the public type."""
+    """The error raised by a statement can be pickled, too, and has the name of the public class."""
     with pytest.raises(InvalidPublicId) as raised:
         PublicIdType(NanoId()).process_bind_param("malformed", sqlite.dialect())
     loaded = pickle.loads(pickle.dumps(raised.value))
@@ -132,7 +132,7 @@ def test_pickle_of_errors_that_sqlalchemy_passes_on() -> None:
     assert (str(loaded), vars(loaded)) == (str(raised.value), vars(raised.value))
 
 
-# --- the tree
+# --- the hierarchy
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
@@ -143,7 +143,7 @@ DRAWINGS = {
 
 
 def drawn(text: str) -> dict[str, tuple[str, ...]]:
-    """Name → bases, as *text* draws them."""
+    """Return name → bases, as drawn in *text*."""
     tree: dict[str, tuple[str, ...]] = {}
     path: list[str] = []
     for branch, name, other in re.findall(r"^([│ ├└─]*)(\w+)(?: \((\w+)\))?", text, re.MULTILINE):
@@ -155,7 +155,7 @@ def drawn(text: str) -> dict[str, tuple[str, ...]]:
 
 @pytest.mark.parametrize("text", DRAWINGS.values(), ids=DRAWINGS)
 def test_the_drawn_tree(text: str) -> None:
-    """The trees in the docstring and on the page about errors are that of the classes, all of them."""
+    """The trees in the docstring and in the documentation show the hierarchy of all classes."""
     real = {name: tuple(base.__name__ for base in getattr(errors, name).__bases__) for name in errors.__all__}
 
     assert drawn(text) == real | {"PublicIdError": ()}
@@ -163,7 +163,7 @@ def test_the_drawn_tree(text: str) -> None:
 
 
 def test_page_and_docstring_agree() -> None:
-    """Both draw the errors in one order, which is that of the sections of the page."""
+    """Both trees list the errors in the order of the sections of the page."""
     [order] = {tuple(drawn(text)) for text in DRAWINGS.values()}
 
     assert list(order) == ["PublicIdError", *re.findall(r"^### (\w+)$", PAGE, re.MULTILINE)]
@@ -176,7 +176,7 @@ HOSTILE = ["x" * 10**7, "\ud800\0" * 10**6, "🙈" * 10**6, b"\xff" * 10**7, [0]
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: f"{type(value).__name__}-{len(value)}")
 def test_long_input_is_cut(value: Any) -> None:
-    """A message shows the beginning of a hostile input; the error holds the whole."""
+    """The message truncates a hostile input, and the error holds the whole value."""
     errors = InvalidPublicId(value, expected="…", reason="…"), PublicIdNotFound(value, model="User")
     assert [error.value is value for error in errors] == [True, True]
     assert [str(error) for error in errors if len(str(error)) >= 1000] == []
@@ -185,7 +185,7 @@ def test_long_input_is_cut(value: Any) -> None:
 
 @pytest.mark.parametrize("text", ["a" * 10**6 + "_x", "cus_" + "b" * 10**7])
 def test_long_text_is_cut_in_the_reason(text: str) -> None:
-    """The reason shows no more of a hostile text than an id could be long."""
+    """The reason truncates a hostile text to the possible length of an id."""
     with pytest.raises(InvalidPublicId) as raised:
         NanoId(prefix="cus").validate(text)
 
@@ -194,7 +194,7 @@ def test_long_text_is_cut_in_the_reason(text: str) -> None:
 
 
 def test_huge_number() -> None:
-    """A number that Python refuses to show is an input like any other."""
+    """An integer that Python refuses to convert to text raises the usual error."""
     number = 10**5000
     with pytest.raises(InvalidPublicId, match="it is of type int") as raised:
         NanoId().validate(number)
@@ -203,7 +203,7 @@ def test_huge_number() -> None:
 
 
 def test_long_input_is_cut_when_a_stored_id_would_change() -> None:
-    """The message of ImmutablePublicId cuts a hostile text as well."""
+    """The message of ImmutablePublicId truncates a hostile text as well."""
     note = Note(id=1, public_id="0" * 12)
     make_transient_to_detached(note)
     text = "x" * 10**7
@@ -219,7 +219,7 @@ def test_long_input_is_cut_when_a_stored_id_would_change() -> None:
     [(36, "its 36 possible"), (10**9, "about 10**9"), (36**12, "about 10**18"), (36**255, "about 10**396")],
 )
 def test_collision_names_the_size_of_the_space(capacity: int, words: str) -> None:
-    """The message tells the size of the space, however large it is, and what else the cause may be."""
+    """The message shows the size of the space, however large it is, and names other possible causes."""
     error = PublicIdCollision(model="User", column="slug", format=FORMAT, attempts=9, capacity=capacity)
 
     assert "User.slug: no free public id in 9 attempts with NanoId(length=1)" in str(error)
@@ -241,12 +241,12 @@ LOCK = {"step": "begin", "table": "user", "attempts": 3, "timeout": 1.5}
     ids=["other values", "another owner", "lock", "migration"],
 )
 def test_message_tells_the_case(error: PublicIdError, words: str) -> None:
-    """An error that has several causes names the one that it has."""
+    """An error with several possible causes names the actual one."""
     assert words in str(error)
 
 
 def test_missing_module() -> None:
-    """A module that cannot be imported is told with the extra that brings it."""
+    """The error for a missing module names the extra that installs it."""
     with pytest.raises(MissingExtra, match=re.escape(MISSING)) as raised, errors.require("click", extra="cli"):
         raise ModuleNotFoundError
 

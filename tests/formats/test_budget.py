@@ -1,4 +1,4 @@
-"""The arithmetic of collisions, against exact fractions and many-digit decimals."""
+"""Collision probabilities, compared with exact fractions and high-precision decimals."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import Budget
 
 EXACT = 1e-13
-"""The relative error that is let pass; a float holds 1e-16."""
+"""The accepted relative error; the precision of a float is about 1e-16."""
 
 
 def near(expected: float, rel: float = EXACT) -> Any:
-    """Equal to *expected* but for that error, however small it is."""
+    """Return an object equal to *expected* within that relative error, however small *expected* is."""
     return pytest.approx(expected, rel=rel, abs=0)
 
 
 def exact(capacity: int, issued: int) -> Fraction:
-    """The chance of a duplicate, as a fraction."""
+    """Return the probability of a duplicate as a fraction."""
     return 1 - math.prod((1 - Fraction(taken, capacity) for taken in range(issued)), start=Fraction(1))
 
 
 def precise(capacity: int, issued: int) -> float:
-    """The chance of a duplicate in a space of a million ids or more, by Stirling's series in 250 digits."""
+    """Return the probability of a duplicate in a space of a million ids or more, by Stirling's series in 250 digits."""
     with localcontext() as context:
-        context.prec = 250  # most of them cancel out
+        context.prec = 250  # most digits cancel out
 
         def log_factorial(number: int) -> Decimal:
             n = Decimal(number)
             series = 1 / (12 * n) - 1 / (360 * n**3) + 1 / (1260 * n**5) - 1 / (1680 * n**7)
-            return n * n.ln() - n + n.ln() / 2 + series  # and ln(2 pi)/2, which cancels out
+            return n * n.ln() - n + n.ln() / 2 + series  # without ln(2 pi)/2, which cancels out
 
         distinct = log_factorial(capacity) - log_factorial(capacity - issued) - issued * Decimal(capacity).ln()
         return float(1 - distinct.exp())
@@ -45,7 +45,7 @@ def precise(capacity: int, issued: int) -> float:
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 10, 36, 365])
 def test_tiny_spaces_are_exact(capacity: int) -> None:
-    """Every count in a tiny space, and one more, has the chance that the product of fractions gives."""
+    """In tiny spaces the probability of each count equals the exact product of fractions."""
     chances = [Budget(capacity).probability(count) for count in range(capacity + 2)]
 
     assert chances == [near(float(exact(capacity, count))) for count in range(capacity + 2)]
@@ -54,7 +54,7 @@ def test_tiny_spaces_are_exact(capacity: int) -> None:
 @given(st.floats(20, 250), st.floats(-60, 2))
 @example(249.0, -59.0)
 def test_large_spaces_are_exact(bits: float, pairs: float) -> None:
-    """Any large space has the chances that many-digit arithmetic gives, near to certainty and far from it."""
+    """In large spaces the probability equals that of high-precision arithmetic, close to certainty and far from it."""
     capacity = int(2**bits)
     issued = 2 + math.isqrt(int(capacity * 10**pairs))
 
@@ -63,16 +63,16 @@ def test_large_spaces_are_exact(bits: float, pairs: float) -> None:
 
 @pytest.mark.parametrize("issued", [2, 998, 999, 1000, 1001, 1002])
 def test_both_methods_agree_where_they_meet(issued: int) -> None:
-    """The switch between multiplying factors and summing the series cannot be seen in the result."""
+    """The switch between multiplying factors and summing the series is not visible in the result."""
     assert Budget(10**6).probability(issued) == near(precise(10**6, issued))
 
 
 def test_known_figures() -> None:
-    """23 people share a birthday more likely than not; 12 of base 36 last 35 years at a thousand ids an hour."""
+    """The birthday problem and the budget of 12 characters of base 36 have their known figures."""
     budget = NanoId(length=12).budget()
 
     assert Budget(365).ids_at(0.5) == 22
-    assert Budget(2).ids_at(0.5) == 1  # two ids have reached it
+    assert Budget(2).ids_at(0.5) == 1  # two ids reach the probability
     assert 35.20 < budget.years_at(0.01, per_hour=1000) < 35.21
     assert budget.years_at(0.01, per_hour=0.5) == near(4 * budget.years_at(0.01, per_hour=2))
 
@@ -80,7 +80,7 @@ def test_known_figures() -> None:
 @pytest.mark.parametrize("probability", [1e-300, 0.01, 0.999999])
 @pytest.mark.parametrize("capacity", [1, 2, 7, 365, 10**6, 36**12, 2**122, 2**800])
 def test_ids_at_is_the_largest_count_below(capacity: int, probability: float) -> None:
-    """So many ids are below the probability; one more is not."""
+    """``ids_at()`` is the largest count whose probability is below the given one."""
     budget = Budget(capacity)
     ids = budget.ids_at(probability)
 
@@ -88,7 +88,7 @@ def test_ids_at_is_the_largest_count_below(capacity: int, probability: float) ->
 
 
 def test_spaces_beyond_a_float() -> None:
-    """Spaces beyond the range of a float have a budget, too; more years than a float can count are infinitely many."""
+    """Spaces larger than the largest float have a budget; a number of years beyond a float is infinite."""
     budget = NanoId(length=255).budget()
 
     assert budget.probability(10**100) == near(float(Fraction(10**200, 2 * budget.capacity)))
@@ -107,6 +107,6 @@ def test_spaces_beyond_a_float() -> None:
     ],
 )
 def test_impossible_numbers(call: Callable[[], object], message: str) -> None:
-    """A chance that can never or must always be, a rate that never arrives, and fewer than no ids are refused."""
+    """Probabilities of 0 or less or 1 or more, rates of 0 or less, and counts out of range are refused."""
     with pytest.raises(ValueError, match=message):
         call()

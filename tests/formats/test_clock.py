@@ -1,4 +1,4 @@
-"""The clock of ids that have a time: a test puts another one in its place; that of Python has no effect."""
+"""The clock of formats with timestamps: tests replace it, and patching Python's own clock has no effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def years_of_ids() -> set[int]:
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 def test_clock_inside_a_clock(error: type[BaseException]) -> None:
-    """The end of the inner clock, also by an error, brings back the outer one, and then that of the machine."""
+    """When an inner clock ends, even by an error, the outer clock applies again, and then the machine's clock."""
     with clock_at(beginning_of(2060)):
         with pytest.raises(error), clock_at(beginning_of(2050)):
             assert years_of_ids() == {2050}
@@ -38,7 +38,7 @@ def test_clock_inside_a_clock(error: type[BaseException]) -> None:
 @pytest.mark.parametrize("format", [*TIMED, NanoId(), Uuid4()], ids=repr)
 @pytest.mark.parametrize(("package", "year"), [("freezegun", 1960), ("freezegun", 2040), ("time_machine", 2020)])
 def test_frozen_clock(package: str, format: Format, year: int) -> None:
-    """Formats work in a frozen time, more ids than a Snowflake has for a millisecond, and after it."""
+    """With a frozen clock, formats generate unique ids, more than a Snowflake has for one millisecond."""
     library = pytest.importorskip(package)
     freeze = library.freeze_time if package == "freezegun" else partial(library.travel, tick=False)
     before = format.generate()
@@ -53,7 +53,7 @@ def test_frozen_clock(package: str, format: Format, year: int) -> None:
 
 @pytest.mark.parametrize("format", TIMED, ids=repr)
 def test_fixed_time(format: Any) -> None:
-    """With a fixed time, ids have it, in the order of their generation; a full millisecond is followed by the next."""
+    """With a fixed time, ids ascend and have that time; when a millisecond is full, the next one is used."""
     at = datetime(2031, 2, 3, 4, 5, 6, 789_000, tzinfo=timezone.utc)
     before = format.generate()
     with testing.fixed_time(at):
@@ -68,6 +68,6 @@ def test_fixed_time(format: Any) -> None:
 
 @pytest.mark.parametrize("at", [datetime(2030, 1, 1), "2030-01-01", None, 0], ids=repr)
 def test_time_without_a_zone(at: Any) -> None:
-    """A time without a zone is refused: it is another moment on another machine."""
+    """A datetime without a time zone is refused, because its meaning depends on the machine."""
     with pytest.raises(ConfigurationError, match="expected a datetime with a time zone"), testing.fixed_time(at):
         pass

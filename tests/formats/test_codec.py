@@ -26,7 +26,7 @@ ALPHABETS = {
 @settings(max_examples=20)
 @given(st.data())
 def test_every_number(encoding: str, bits: int, data: st.DataObject) -> None:
-    """Every number has the text that division digit by digit gives, as wide as the largest one, which is read as it."""
+    """Every number is encoded as by repeated division, in the width of the largest number, and decoded again."""
     codec, digits = codec_of(encoding, bits), ALPHABETS[encoding]
     number = data.draw(st.sampled_from([0, 1, 2**bits - 1]) | st.integers(0, 2**bits - 1))
     text, expected, rest = codec.encode(number), "", number
@@ -41,7 +41,7 @@ def test_every_number(encoding: str, bits: int, data: st.DataObject) -> None:
 
 @given(st.sampled_from(["hex", "hyphenated", "crockford32", "typeid"]), st.data())
 def test_exact_patterns(encoding: str, data: st.DataObject) -> None:
-    """Where digits are bits, the pattern matches the texts of the numbers with given bits, and no others."""
+    """If digits represent bits, the pattern matches exactly the texts of the numbers with the given bits."""
     codec = codec_of(encoding, 128)
     mask, value, other = (data.draw(st.integers(0, 2**128 - 1)) for _ in range(3))
     pattern = codec.pattern((mask, value & mask))

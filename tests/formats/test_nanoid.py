@@ -1,4 +1,4 @@
-"""NanoId: its settings, what it makes, accepts and says of itself; the ISO 7064 MOD 37,36 check character."""
+"""NanoId: settings, generation, validation and properties; the ISO 7064 MOD 37,36 check character."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sqlalchemy_public_id.formats.nanoid import check_character, is_checked
 
 ID = "izkpm55j334u"
 
-# --- making
+# --- generating
 
 
 def test_all_settings() -> None:
-    """The settings in their order: length, alphabet, prefix, separator, check digit."""
+    """The positional arguments are length, alphabet, prefix, separator and check digit."""
     text = NanoId(20, BASE36.upper(), "cus", ".", True).generate()
 
     assert re.fullmatch(r"cus\.[0-9A-Z]{21}", text)
@@ -31,7 +31,7 @@ def test_all_settings() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 341, 342, 5000])
 def test_generate_many(count: int) -> None:
-    """As many ids as wanted, all different, also from those that wait since the last call."""
+    """``generate_many()`` returns *count* different ids, including those that are pooled."""
     format = NanoId()
     ids = [format.generate(), *format.generate_many(count), format.generate(), *format.generate_many(count)]
 
@@ -39,7 +39,7 @@ def test_generate_many(count: int) -> None:
 
 
 def test_ids_that_wait() -> None:
-    """One drawing of random bytes makes hundreds of ids, which wait for the next calls."""
+    """One read of random bytes makes hundreds of ids, which are pooled for the next calls."""
     format = NanoId()
     format.generate()
     waiting = [*format._pool]
@@ -49,12 +49,12 @@ def test_ids_that_wait() -> None:
 
 
 def test_generate_many_of_a_negative_count() -> None:
-    """Fewer than no ids are refused."""
+    """A negative count is refused."""
     with pytest.raises(ValueError, match="count is -1, expected 0 or more"):
         NanoId().generate_many(-1)
 
 
-# --- settings that cannot work
+# --- invalid settings
 
 
 @pytest.mark.parametrize(
@@ -89,18 +89,18 @@ def test_generate_many_of_a_negative_count() -> None:
     ids=str,
 )
 def test_refused_settings(settings: dict[str, Any], message: str) -> None:
-    """Settings that cannot work are refused at once, and the message says what is wrong."""
+    """Invalid settings raise at once, and the message says what is wrong."""
     with pytest.raises(ConfigurationError, match=message):
         NanoId(**settings)
 
 
 def test_a_format_is_not_changed() -> None:
-    """A format cannot be changed after it was made."""
+    """A format is immutable."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         NanoId().length = 5
 
 
-# --- checking
+# --- validating
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_format_is_not_changed() -> None:
     ],
 )
 def test_accepted(format: NanoId, text: str) -> None:
-    """A well-formed id is accepted, and returned as it is."""
+    """A well-formed id is accepted and returned unchanged."""
     assert format.is_valid(text)
     assert format.validate(text) == text
 
@@ -153,7 +153,7 @@ def test_refused(format: NanoId, value: object, reason: str) -> None:
 
 
 def test_message() -> None:
-    """The message names the field, shows the text, the fault and what was expected."""
+    """The message names the field and shows the text, the reason and what was expected."""
     with pytest.raises(InvalidPublicId) as raised:
         NanoId(prefix="cus").validate(f"ord_{ID}", field="customer")
 
@@ -181,7 +181,7 @@ def test_message() -> None:
     ],
 )
 def test_expected(format: NanoId, expected: str, pattern: str) -> None:
-    """A format says what it expects: in words, and as an anchored regular expression."""
+    """A format describes the ids it accepts in words and as an anchored regular expression."""
     assert format.expected == expected
     assert format.pattern == pattern
 
@@ -191,7 +191,7 @@ def test_expected(format: NanoId, expected: str, pattern: str) -> None:
 
 @given(st.text(BASE36, min_size=2, max_size=64))
 def test_same_as_stdnum(text: str) -> None:
-    """The check character, and the verdict on a text, are those of another implementation, in both cases."""
+    """The check character and the result of the check equal those of python-stdnum, in both letter cases."""
     mod_37_36 = pytest.importorskip("stdnum.iso7064.mod_37_36")
     expected = mod_37_36.calc_check_digit(text.upper())
 
@@ -201,7 +201,7 @@ def test_same_as_stdnum(text: str) -> None:
 
 
 def test_every_mistyped_character_is_detected() -> None:
-    """No single other character, at any place, makes another valid id."""
+    """Replacing a single character never results in another valid id."""
     format = NanoId(prefix="cus", check_digit=True)
     text = format.generate()
 
@@ -210,7 +210,7 @@ def test_every_mistyped_character_is_detected() -> None:
     assert [*filter(format.is_valid, mistyped)] == [*filter(format.quick_check, mistyped)] == []
 
 
-# --- what it says of itself
+# --- properties
 
 
 @pytest.mark.parametrize(
@@ -222,14 +222,14 @@ def test_every_mistyped_character_is_detected() -> None:
     ],
 )
 def test_capacity_and_entropy(format: NanoId, capacity: int, bits: float) -> None:
-    """A format knows how many new ids it has, and how many random bits are in each."""
+    """A format knows the number of ids it can generate, and the random bits of each."""
     assert capacity == format.capacity == format.budget().capacity
     assert bits == pytest.approx(format.entropy_bits)
     assert not format.ordered
 
 
 def test_value() -> None:
-    """Formats with the same settings are equal and hash alike; any other setting makes another format."""
+    """Formats with the same settings are equal and have the same hash; formats with different settings are not."""
     formats = [
         NanoId(),
         NanoId(13),
@@ -247,7 +247,7 @@ def test_value() -> None:
 
 @pytest.mark.parametrize("clone", [copy.copy, lambda value: pickle.loads(pickle.dumps(value))])
 def test_a_copy_has_a_pool_of_its_own(clone: Any) -> None:
-    """A copy is equal, and never makes an id that waits in the original."""
+    """A copy is equal, and never generates an id that is pooled in the original."""
     format = NanoId().accepting(NanoId(10), "__world__")
     first = format.generate()
     twin = clone(format)
@@ -260,7 +260,7 @@ def test_a_copy_has_a_pool_of_its_own(clone: Any) -> None:
 
 
 def test_accepting() -> None:
-    """A changed format makes the new ids, and still accepts the old ones, by their own rules; it is another format."""
+    """A format generates new ids, and validates older ones by their own rules, which the new format alone refuses."""
     old, new = NanoId(17, check_digit=True), NanoId(16, prefix="cus")
     format = new.accepting(old)
 
@@ -274,7 +274,7 @@ def test_accepting() -> None:
 
 
 def test_accepting_accumulates() -> None:
-    """A format that has changed twice accepts all three forms, and tells the newest first."""
+    """A format that was changed twice accepts all three forms, and lists the newest first."""
     first, second = NanoId(10), NanoId(11)
     chain, row = NanoId(12).accepting(second.accepting(first)), NanoId(12).accepting(second).accepting(first)
 
@@ -284,7 +284,7 @@ def test_accepting_accumulates() -> None:
 
 
 def test_single_ids() -> None:
-    """Ids that an application has named itself are accepted beside those of a format, and never generated."""
+    """Fixed ids that an application has chosen are accepted besides those of the format, and never generated."""
     format = NanoId(8).accepting("__world__", NanoId(10), "x")
 
     assert [format.validate(text) for text in ("__world__", "x", "a" * 8, "a" * 10)]
@@ -296,13 +296,13 @@ def test_single_ids() -> None:
 
 @pytest.mark.parametrize("text", ["", "with blank", "é", "a" * 256, 12])
 def test_what_no_single_id_can_be(text: Any) -> None:
-    """A single id consists of printable ASCII characters, as many as other ids may have."""
+    """A fixed id must consist of printable ASCII characters, and be no longer than any other id."""
     with pytest.raises(ConfigurationError, match=r"printable ASCII|255 or fewer|takes formats and strings, not 12"):
         NanoId().accepting(text)
 
 
 def test_prefixed() -> None:
-    """A copy with another prefix accepts what the original accepts, under the old prefixes."""
+    """A copy with another prefix accepts the ids of the older formats of the original under their own prefixes."""
     format = NanoId(5, prefix="a").accepting(NanoId(4, prefix="b")).prefixed("c")
 
     assert format.generate().startswith("c_")
@@ -311,6 +311,6 @@ def test_prefixed() -> None:
 
 
 def test_a_format_has_to_be_complete() -> None:
-    """The base class itself makes no ids."""
+    """The abstract base class cannot be instantiated."""
     with pytest.raises(TypeError, match="abstract"):
         Format()

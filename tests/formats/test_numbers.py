@@ -1,4 +1,4 @@
-"""What holds for every format whose ids are numbers: text and number, order, time, older formats."""
+"""Tests for every format whose ids are numbers: text and number, order, time, older formats."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ every_timed_format = pytest.mark.parametrize("format", TIMED, ids=lambda value: 
 
 @every_format
 def test_promises(format: BitsFormat) -> None:
-    """Ids are valid, as long as the maximum, match the pattern, and stand for a number of so many bits."""
+    """Ids are valid, have the maximum length, match the pattern, and fit in the number of bits."""
     texts = [format.generate(), *format.generate_many(100)]
 
     assert len(set(texts)) == 101
@@ -71,7 +71,7 @@ def test_promises(format: BitsFormat) -> None:
 
 @pytest.mark.parametrize("format", [f for f in FORMATS if not isinstance(f, Snowflake)] + [Snowflake(7)], ids=repr)
 def test_values(format: BitsFormat) -> None:
-    """A copy is equal and has the same hash, and the ``repr`` is read back; another setting makes another format."""
+    """A copy is equal and has the same hash, and ``repr`` can be parsed; other settings make a different format."""
     forms = format, format.accepting(format), format.prefixed("other")
     twins = [
         [copy.deepcopy(form), pickle.loads(pickle.dumps(form)), form.prefixed(form.prefix), parse(repr(form))]
@@ -84,7 +84,7 @@ def test_values(format: BitsFormat) -> None:
 
 @every_format
 def test_no_number_of_so_many_bits(format: BitsFormat) -> None:
-    """A number that is negative or too large is refused."""
+    """A number that is negative or too large raises."""
     for number in (-1, 2**format._used, 2**200):
         with pytest.raises(InvalidPublicId, match="it is out of range"):
             format.from_int(number)
@@ -95,9 +95,9 @@ nonsense = st.sampled_from([None, 5, "x" * 10**6, "٣" * 19, "1_0" * 8 + "1"])
 
 @given(st.sampled_from(FORMATS), st.data())
 def test_any_value(format: BitsFormat, data: st.DataObject) -> None:
-    """Any value is either the text of a number, or an InvalidPublicId; the pattern tells which where digits are bits.
+    """Any value is either valid or raises InvalidPublicId; an exact pattern matches the valid values only.
 
-    So it does in Python, and in the engine of pydantic.
+    The pattern is tested in Python and in pydantic's regular expression engine.
     """
     text = data.draw(nonsense | any_text | st.from_regex(format.pattern))
     rust = TypeAdapter(Annotated[str, StringConstraints(pattern=format.pattern)]).validator
@@ -132,7 +132,7 @@ def test_any_value(format: BitsFormat, data: st.DataObject) -> None:
     ],
 )
 def test_reason(format: BitsFormat, text: str, reason: str) -> None:
-    """What is wrong with an id is said."""
+    """The error says what is wrong with an id."""
     with pytest.raises(InvalidPublicId) as raised:
         format.validate(text)
 
@@ -151,7 +151,7 @@ def test_reason(format: BitsFormat, text: str, reason: str) -> None:
     ],
 )
 def test_capitals(format: BitsFormat, text: str) -> None:
-    """Where the specification does not tell capitals from small letters, neither is told; the prefix is."""
+    """If the specification ignores letter case, so does the format, except in the prefix."""
     lead, body = text[: len(format._lead)], text[len(format._lead) :]
     forms = [lead + form for form in (body, body.upper(), body.lower(), body[:9] + body[9:].swapcase())]
     assert [form for form in forms if not format.is_valid(form)] == []
@@ -184,7 +184,7 @@ REFUSED: list[tuple[list[Any], dict[str, object], str]] = [
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_refused_settings(make: Callable[..., Format], settings: dict[str, object], message: str) -> None:
-    """Settings that cannot work are refused at once, such as an encoding that contains the separator."""
+    """Invalid settings raise at once, such as a separator that occurs in the encoding."""
     with pytest.raises(ConfigurationError, match=message):
         make(**settings)
 
@@ -196,13 +196,13 @@ CENTURY = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 @every_timed_format
 def test_ascending(format: TimedFormat) -> None:
-    """Each id of a process sorts after all that were made before, and tells when it was made."""
+    """Each id of a process sorts after all earlier ones, and contains the time of its generation."""
     began = datetime.now(timezone.utc)
     texts = [format.generate() for _ in range(20_000)] + format.generate_many(20_000) + [format.generate()]
     first, last = (format.timestamp(text) for text in (texts[0], texts[-1]))
 
     assert texts == sorted(set(texts))
-    # an ObjectId counts seconds, and its counter may begin again
+    # an ObjectId counts seconds, and its counter may overflow into the next one
     assert began - timedelta(seconds=1) <= first <= last <= datetime.now(timezone.utc) + timedelta(seconds=1)
 
 
@@ -217,7 +217,7 @@ def test_ascending(format: TimedFormat) -> None:
     ids=repr,
 )
 def test_a_century(format: TimedFormat, years: int) -> None:
-    """Text order equals time order for many ids across a century, or as long as the format's bits last."""
+    """Text order equals time order for ids across a century, or as long as the bits of the format last."""
     total = 5000
     step = years * 365 * 86_400 * 1000 // total
     with clock_at(CENTURY) as hands:
@@ -233,27 +233,27 @@ def test_a_century(format: TimedFormat, years: int) -> None:
 
 @every_timed_format
 def test_a_clock_that_stands_still(format: TimedFormat) -> None:
-    """In one moment, and while the clock is a little behind, ids ascend nevertheless, and are not from the future."""
+    """Ids ascend while the clock stands still or is a little behind, without running far ahead of it."""
     with clock_at(CENTURY + timedelta(seconds=1)) as hands:
         texts = format.generate_many(9000)
         hands.now -= 50
         texts += format.generate_many(10)
 
     assert texts == sorted(set(texts))
-    assert format.timestamp(texts[-1]) - CENTURY < timedelta(seconds=2.2)  # an ObjectId's counter may begin again
+    assert format.timestamp(texts[-1]) - CENTURY < timedelta(seconds=2.2)  # an ObjectId's counter may overflow
 
 
 @pytest.mark.parametrize(
     ("format", "milliseconds", "error"),
     [
         *((format, -1, ConfigurationError) for format in TIMED),
-        # 48 bits last longer than the calendar, until 10889
+        # 48 bits of milliseconds last until 10889, longer than Python's calendar
         *((format, 2**48 if format.bits == 128 else 2**43, KeySpaceExhausted) for format in TIMED),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_a_clock_that_is_wrong(format: TimedFormat, milliseconds: int, error: type[Exception]) -> None:
-    """A time that the bits cannot hold is an error, and no id."""
+    """A time that does not fit in the bits raises."""
     with clock_at(CENTURY) as hands, pytest.raises(error):
         hands.now = milliseconds
         format.generate()
@@ -272,14 +272,14 @@ def test_a_clock_that_is_wrong(format: TimedFormat, milliseconds: int, error: ty
     ],
 )
 def test_no_time(format: TimedFormat, text: str, reason: str) -> None:
-    """An id that is malformed, or that has no time, is an InvalidPublicId."""
+    """``timestamp()`` of an id that is malformed or has no time raises InvalidPublicId."""
     with pytest.raises(InvalidPublicId) as raised:
         format.timestamp(text)
 
     assert raised.value.reason == reason
 
 
-# --- what it says of itself
+# --- properties
 
 
 @pytest.mark.parametrize(
@@ -288,16 +288,16 @@ def test_no_time(format: TimedFormat, text: str, reason: str) -> None:
         (NanoId(), None, False, NanoId().entropy_bits, 36**12, 36**12),
         (Uuid4(), 128, False, 122, 2**122, 2**122),
         (Uuid7(), 128, True, 74, 2**122, 2**74),
-        (JetifyTypeId(), 128, True, 74, 2**122, 2**74),  # it accepts every UUID, and makes those of version 7
+        (JetifyTypeId(), 128, True, 74, 2**122, 2**74),  # it accepts every UUID, and generates version 7
         (Ulid(), 128, True, 80, 2**128, 2**80),
         (ObjectId(), 96, True, 0, 2**96, 2**64),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_facts(format: Format, bits: int | None, ordered: bool, entropy: float, capacity: int, budget: int) -> None:
-    """A format says how many bits it has, how many are random, and whether its ids are ordered.
+    """A format knows its number of bits, how many of them are random, and whether its ids are ordered.
 
-    Where ids are random within a moment, the budget is that of one moment.
+    If ids contain the time, the budget is that of a single tick of the clock.
     """
     assert (format.bits, format.ordered, format.entropy_bits) == (bits, ordered, entropy)
     assert format.is_native == (bits is not None)
@@ -317,7 +317,7 @@ def test_facts_of_counted_ids() -> None:
 
 
 def test_accepting_other_numbers() -> None:
-    """Where numbers are stored, an older id comes back in the form of the new format, and is accepted in it."""
+    """If ids are stored as numbers, an older id is converted to the new format, which accepts it."""
     old = "919108f7-52d1-4320-9bac-f847db4148a8"
     format = Uuid7("post").accepting(Uuid4(encoding="hyphenated"))
     seen = format.validate(old)
@@ -332,7 +332,7 @@ def test_accepting_other_numbers() -> None:
 
 
 def test_accepting_as_text() -> None:
-    """Where texts are stored, an older id stays as it is."""
+    """If ids are stored as text, an older id is unchanged."""
     old = "919108f7-52d1-4320-9bac-f847db4148a8"
     format = Uuid7("post", storage="text").accepting(Uuid4(encoding="hyphenated"), NanoId())
 
@@ -346,7 +346,7 @@ def test_accepting_as_text() -> None:
 
 @pytest.mark.parametrize("prefix", ["article", "entry"])
 def test_accepting_another_prefix(prefix: str) -> None:
-    """A renamed type's ids are accepted under the old prefix, and come back under the new one."""
+    """Ids with a former prefix are accepted, and converted to the new prefix."""
     format = Uuid7("post").accepting(Uuid7("article").accepting(Uuid7("entry")))
     old = Uuid7(prefix).generate()
 
@@ -365,6 +365,6 @@ def test_accepting_another_prefix(prefix: str) -> None:
     ids=repr,
 )
 def test_accepting_what_cannot_be_stored(new: BitsFormat, old: Format) -> None:
-    """Where numbers are stored, ids that are no numbers of as many bits are refused."""
+    """If ids are stored as numbers, a format whose ids are not numbers of that size is refused."""
     with pytest.raises(ConfigurationError, match='write storage="text"'):
         new.accepting(old)

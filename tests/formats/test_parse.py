@@ -1,4 +1,4 @@
-"""Formats from their expressions."""
+"""Formats parsed from expressions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sqlalchemy_public_id.formats.parse import known_formats, parse
     ],
 )
 def test_what_people_write(text: str, expected: Format) -> None:
-    """Arguments come with or without a name; alphabets by name; parentheses may be left out."""
+    """Arguments may be positional or keywords, alphabets are names, and parentheses may be omitted."""
     assert parse(text) == expected
 
 
@@ -69,7 +69,7 @@ def test_what_people_write(text: str, expected: Format) -> None:
     ],
 )
 def test_what_is_refused(text: Any, why: str) -> None:
-    """Anything else is refused, with the reason and with the formats that there are."""
+    """Anything else raises, with the reason and the list of formats."""
     with pytest.raises(ConfigurationError) as caught:
         parse(text)
 
@@ -79,20 +79,20 @@ def test_what_is_refused(text: Any, why: str) -> None:
 
 @pytest.mark.parametrize("text", ["NanoId(0)", "NanoId(length=NanoId)"])
 def test_settings_that_cannot_work(text: str) -> None:
-    """A format that refuses its settings says so itself."""
+    """Invalid settings raise the error of the format itself."""
     with pytest.raises(ConfigurationError, match=r"^length is .*, expected a whole number from 1 to 255"):
         parse(text)
 
 
 @given(strategies.any_text | st.text("NanoId()[]{}.,=*'\"\\1eBASE36:lambda ").map("NanoId({})".format))
 def test_any_text(text: str) -> None:
-    """Any text is a format, or a ConfigurationError; nothing else happens."""
+    """Any text gives a format or raises ConfigurationError."""
     with contextlib.suppress(ConfigurationError):
         assert isinstance(parse(text), Format)
 
 
 def test_every_format_is_known() -> None:
-    """Each format of the package can be written by its name."""
+    """Each format of the package can be referred to by its name."""
     exported = {getattr(formats, name) for name in formats.__all__}
     expected = {value for value in exported if isinstance(value, type) and issubclass(value, Format)}
 

@@ -1,4 +1,4 @@
-"""What holds for every format, and for every text that is taken for an id."""
+"""Tests for every format, and for every text that is validated as an id."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sqlalchemy_public_id.formats.parse import parse
 
 
 def holds(format: Format) -> None:
-    """All that a format promises of itself and of the ids it makes."""
+    """Assert everything that a format guarantees about itself and its ids."""
     own = [*format.generate_many(5), format.generate()]
 
     for text in own:
@@ -56,7 +56,7 @@ def holds(format: Format) -> None:
 
 @given(settings())
 def test_any_settings(arguments: dict[str, Any]) -> None:
-    """Any settings at all are refused as such, or give a format that keeps its promises."""
+    """Any settings either raise ConfigurationError or make a format that keeps its guarantees."""
     try:
         format = NanoId(**arguments)
     except ConfigurationError:
@@ -66,13 +66,13 @@ def test_any_settings(arguments: dict[str, Any]) -> None:
 
 @given(formats())
 def test_any_format(format: Format) -> None:
-    """A format with sound settings keeps its promises, also where it accepts older ones."""
+    """A format with valid settings keeps its guarantees, even if it accepts older formats."""
     holds(format)
 
 
 @given(nanoids(), nanoids())
 def test_two_formats(new: NanoId, old: NanoId) -> None:
-    """Formats are equal where their settings are; one that accepts another accepts its ids, and makes its own."""
+    """Formats are equal if their settings are; a format accepts the ids of an older one, and generates its own."""
     format = new.accepting(old)
 
     assert (new == old) == (repr(new) == repr(old))
@@ -82,12 +82,12 @@ def test_two_formats(new: NanoId, old: NanoId) -> None:
 
 
 class Text(str):
-    """A text with a type of its own."""
+    """A subclass of ``str``."""
 
 
 @given(st.data())
 def test_any_text(data: st.DataObject) -> None:
-    """Any text at all validates to itself, or raises InvalidPublicId with the text in it, whatever its class is."""
+    """Any text, whatever its class, is valid and returned unchanged, or raises InvalidPublicId with the text."""
     format = data.draw(formats())
     text = data.draw(texts(format))
     if format.is_valid(text):
@@ -102,9 +102,9 @@ def test_any_text(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_pattern(data: st.DataObject) -> None:
-    """The pattern accepts what the format accepts, the check digit aside: in Python, and in the engine of pydantic."""
+    """Without a check digit, the pattern matches exactly the valid ids, in Python and in pydantic's engine."""
     format = data.draw(formats(check_digits=False))
-    text = data.draw(texts(format).filter(lambda text: not text.endswith("\n")))  # to Python alone, $ may precede it
+    text = data.draw(texts(format).filter(lambda text: not text.endswith("\n")))  # in Python, $ may precede it
     rust = TypeAdapter(Annotated[str, StringConstraints(pattern=format.pattern)]).validator
 
     assert format.is_valid(text) == bool(re.search(format.pattern, text)) == rust.isinstance_python(text)
@@ -112,7 +112,7 @@ def test_pattern(data: st.DataObject) -> None:
 
 @given(st.text(BASE36, min_size=12, max_size=12), any_text)
 def test_any_typed_text(body: str, text: str) -> None:
-    """A typed id equals the text it was made of; any other text is refused as the malformed id it is."""
+    """A typed id equals its text; any other text raises InvalidPublicId."""
     assert FerryId(f"ferry_{body}") == TypedId.parse(f"ferry_{body}") == f"ferry_{body}"
     for check in (FerryId, TypedId.parse):
         with pytest.raises(InvalidPublicId) as raised:
@@ -123,16 +123,16 @@ def test_any_typed_text(body: str, text: str) -> None:
 class FerryId(TypedId, prefix="ferry"): ...
 
 
-# --- what it costs
+# --- performance
 
 
 @pytest.mark.parametrize("lead", ["", "ferry_", "nobody_"])
 @pytest.mark.parametrize("ask", [FerryId.id_format.is_valid, FerryId.id_format.validate, FerryId, TypedId.parse])
 def test_constant_time(ask: Callable[[str], object], lead: str) -> None:
-    """Beyond the maximum, a text that is ten thousand times as long takes no longer."""
+    """Validation time does not grow with the length of a text that is too long."""
 
     def seconds(text: str) -> float:
-        """The fastest of many calls, which no other process has disturbed."""
+        """Return the shortest duration of many calls, which other processes have not slowed down."""
 
         def call() -> None:
             with suppress(InvalidPublicId):
@@ -140,7 +140,7 @@ def test_constant_time(ask: Callable[[str], object], lead: str) -> None:
 
         return min(timeit.repeat(call, number=1, repeat=50))
 
-    # linear time would be ten thousand times
+    # linear time would take ten thousand times as long
     assert seconds(lead + "a" * 10**7) < 10 * seconds(lead + "a" * 1000)
 
 
@@ -157,12 +157,12 @@ CONSTRUCTORS: list[Callable[[], Format]] = [
 
 @pytest.mark.parametrize("make", CONSTRUCTORS, ids=lambda make: type(make()).__name__)
 def test_price_of_a_constructor(make: Callable[[], Format]) -> None:
-    """A format like one that was made before costs some 50 calls (10 µs): its pattern is not put together again."""
+    """A format like an earlier one takes some 50 calls (10 µs), because its pattern is cached."""
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
-        calls += event in ("call", "c_call")  # unlike time, the same on every run
+        calls += event in ("call", "c_call")  # unlike time, the number of calls is the same in every run
 
     make()
     sys.setprofile(count)

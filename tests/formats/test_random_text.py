@@ -1,4 +1,4 @@
-"""The alphabets, and the random source: every character equally likely at every place, and no byte used twice."""
+"""Alphabets and the random source: each character is equally likely at each place, and no byte is used twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUES_OF_BASE64 = sum(value << 6 * (63 - value) for value in range(64))  # the 
     ids=["BASE36", "BASE62", "BASE58", "URLSAFE64", "CROCKFORD32", "UNAMBIGUOUS"],
 )
 def test_alphabets(alphabet: str, expected: str) -> None:
-    """An alphabet has the characters of its standard in their order for ever, and ids have each of them as often."""
+    """An alphabet has the characters of its standard in a fixed order, and ids contain each equally often."""
     text = "".join(NanoId(LENGTH, alphabet).generate_many(COUNT))
 
     assert alphabet == expected
@@ -42,7 +42,7 @@ def test_alphabets(alphabet: str, expected: str) -> None:
 
 
 def test_bias_is_detected() -> None:
-    """The test for evenness finds ``byte % 36``, and agrees with the printed tables of chi-square."""
+    """The chi-square test detects the bias of ``byte % 36``, and agrees with printed tables."""
     text = os.urandom(COUNT).translate((BASE36 * 8)[:256].encode()).decode()
 
     assert chance_of([text.count(character) for character in BASE36]) < SUSPECT
@@ -52,7 +52,7 @@ def test_bias_is_detected() -> None:
 
 
 def test_no_character_is_favoured() -> None:
-    """Of the 256 bytes, equally many lead to each character, and the rest to none."""
+    """Equally many of the 256 byte values map to each character, and the rest are discarded."""
     sizes = range(1, len(PRINTABLE) + 1)
     counts = {size: Counter(RandomText(PRINTABLE[:size], 1)(1, lambda _: bytes(range(256)))) for size in sizes}
 
@@ -61,7 +61,7 @@ def test_no_character_is_favoured() -> None:
 
 @pytest.mark.parametrize("length", [1, 5, 12, 21, 200])
 def test_texts_are_cut_from_the_source_in_order(length: int) -> None:
-    """Many texts are cut in groups, and what is left over one by one: together they are the source, once."""
+    """Ids are cut from the random bytes in order, and use each byte once."""
     source = os.urandom(4096)
     texts = RandomText("0123456789abcdef", length)(1, lambda _: source)
 
@@ -70,7 +70,7 @@ def test_texts_are_cut_from_the_source_in_order(length: int) -> None:
 
 
 def test_asks_again_until_there_is_enough() -> None:
-    """Where too many bytes were dropped, more are drawn."""
+    """If too many bytes were discarded, more are read."""
     chunks = [b"\xff" * 100, b"\x00\x01", b"\x02\x03"]  # 256 is 3 * 85 + 1, so only the last byte is dropped
 
     assert RandomText("abc", 4)(1, lambda _: chunks.pop(0)) == ["abca"]

@@ -1,4 +1,4 @@
-"""Snowflakes: layout, the clock, and machine ids; and the ObjectIds of MongoDB."""
+"""Snowflakes: layout, clock and machine ids; and the ObjectIds of MongoDB."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TWITTER = 1_288_834_974_657
 
 
 def parts(text: str) -> tuple[int, int, int]:
-    """Time, machine and count."""
+    """Return the time, the machine id and the counter of a Snowflake."""
     number = int(text)
     return number >> 22, number >> 12 & 1023, number & 4095
 
 
 def test_layout() -> None:
-    """41 bits of milliseconds since the epoch, 10 of the machine, 12 that count from zero, as Twitter's have them."""
+    """Like Twitter's, Snowflakes have 41 bits of milliseconds, 10 bits of machine id and 12 bits of counter."""
     with clock_at(START) as hands:
         ids = Snowflake(machine_id=1023).generate_many(3)
     made = Snowflake(machine_id=0, epoch=TWITTER).timestamp("1541815603606036480")
@@ -40,7 +40,7 @@ def test_layout() -> None:
 
 @pytest.mark.parametrize("text", ["0000000000000000000", "9223372036854775807", "0911979869129158656"])
 def test_texts_for_ever(text: str) -> None:
-    """Ids are 19 digits with zeros in front, and those of all machines are accepted."""
+    """Ids are 19 digits with leading zeros, and ids of all machines are accepted."""
     assert Snowflake(machine_id=5).validate(text) == text
 
 
@@ -48,7 +48,7 @@ def test_texts_for_ever(text: str) -> None:
 
 
 def test_epoch() -> None:
-    """A datetime and its milliseconds are one epoch."""
+    """An epoch may be given as a datetime or in milliseconds."""
     twin = Snowflake(1, datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
 
     assert twin == Snowflake(1, 1_704_067_200_000)
@@ -58,14 +58,14 @@ def test_epoch() -> None:
 
 @pytest.mark.parametrize("epoch", [datetime(2024, 1, 1), -1, 1.5, True, None, 2**50])
 def test_refused_epochs(epoch: Any) -> None:
-    """A time without a zone, or none at all, is refused."""
+    """A datetime without a time zone, or anything but a datetime or valid milliseconds, is refused."""
     with pytest.raises(ConfigurationError, match="expected a datetime with a time zone, or milliseconds since 1970"):
         Snowflake(1, epoch)
 
 
 @pytest.mark.parametrize("machine_id", [-1, 1024, True, None, "1"])
 def test_refused_machine_ids(machine_id: Any) -> None:
-    """A machine id is a number from 0 to 1023, also where a function answers it."""
+    """A machine id must be an integer from 0 to 1023, even if a function returns it."""
     with pytest.raises(ConfigurationError, match="expected a whole number from 0 to 1023"):
         Snowflake(machine_id)
     with pytest.raises(ConfigurationError, match="expected a whole number from 0 to 1023"):
@@ -74,7 +74,7 @@ def test_refused_machine_ids(machine_id: Any) -> None:
 
 @pytest.mark.parametrize("epoch", [TWITTER, EPOCH + 1])
 def test_another_epoch(epoch: int) -> None:
-    """Stored numbers do not tell their epoch, so ids of another one are refused; text keeps them apart."""
+    """Stored numbers do not show their epoch, so ids of another epoch are refused unless stored as text."""
     other = Snowflake(1, epoch=epoch, prefix="old")
 
     with pytest.raises(ConfigurationError, match='keep the epoch, or write storage="text"'):
@@ -87,7 +87,7 @@ def test_another_epoch(epoch: int) -> None:
 
 
 def test_used_up() -> None:
-    """After 4096 ids of one millisecond, the next one is waited for."""
+    """After 4096 ids in one millisecond, the next id waits for the next millisecond."""
     with clock_at(START) as hands:
         ids = Snowflake(2).generate_many(3 * 4096)
 
@@ -97,7 +97,7 @@ def test_used_up() -> None:
 
 
 def test_a_little_back() -> None:
-    """While the clock is a little behind, ids go on, and wait for it when the count is used up."""
+    """While the clock is a little behind, ids are generated until the counter is used up, and then wait."""
     with clock_at(START) as hands:
         first = Snowflake(2).generate()
         hands.now -= 100
@@ -110,7 +110,7 @@ def test_a_little_back() -> None:
 
 
 def test_far_back() -> None:
-    """Where the clock is further behind, there is no id until it has caught up."""
+    """If the clock is further behind, generating raises until the clock has caught up."""
     format = Snowflake(2)
     with clock_at(START) as hands:
         first = format.generate()
@@ -124,7 +124,7 @@ def test_far_back() -> None:
 
 
 def test_the_last_day() -> None:
-    """The last of 2**41 milliseconds has ids, and after it there are none."""
+    """Ids are generated until the last of 2**41 milliseconds, and generating raises afterwards."""
     format = Snowflake(2)
     with clock_at(START) as hands:
         hands.now = EPOCH + 2**41 - 1
@@ -135,25 +135,25 @@ def test_the_last_day() -> None:
 
 
 def test_before_the_epoch() -> None:
-    """Before the epoch there are no ids."""
+    """Generating before the epoch raises."""
     with clock_at(START), pytest.raises(ConfigurationError, match="is 86400000 ms before the epoch"):
         Snowflake(2, START + timedelta(days=1)).generate()
 
 
 def test_two_formats_of_one_machine() -> None:
-    """Formats with the same machine id and epoch count together: copies, other prefixes, other encodings."""
+    """Formats with the same machine id and epoch share a counter, whatever their prefix or encoding."""
     formats = [Snowflake(9), Snowflake(9, prefix="a"), Snowflake(9, encoding="base36").accepting(Snowflake(9))]
     numbers = [format.to_int(format.generate()) for _ in range(2000) for format in formats]
 
     assert numbers == sorted(set(numbers))
 
 
-# --- the function that gives the machine id
+# --- the function that returns the machine id
 
 
 @ignore_fork_warning
 def test_a_function_is_asked_in_each_process() -> None:
-    """A function is asked once in a process, at the first id, also by many threads at once, and again in a child."""
+    """The function is called once per process, at the first id, even by many threads, and in a child again."""
     asked: list[int] = []
 
     def take() -> int:
@@ -175,13 +175,13 @@ def test_a_function_is_asked_in_each_process() -> None:
 @ignore_fork_warning
 @pytest.mark.parametrize("machine_id", [77, 78])
 def test_a_number_belongs_to_one_process(machine_id: int) -> None:
-    """A child that was forked with a plain machine id is refused, whether or not its parent has made an id yet."""
+    """A forked child cannot use a plain machine id, whether or not its parent has generated an id yet."""
     format = Snowflake(machine_id)
     if machine_id == 78:
         format.generate()
 
     def refused() -> list[str]:
-        Snowflake(machine_id)  # does not make it the child's
+        Snowflake(machine_id)  # does not assign the machine id to the child
         try:
             return [format.generate()]
         except ConfigurationError as error:
@@ -195,7 +195,7 @@ def test_a_number_belongs_to_one_process(machine_id: int) -> None:
 
 @ignore_fork_warning
 def test_others_do_not_wait() -> None:
-    """While the function is at work, it may make other ids, other formats make theirs, and a child asks itself."""
+    """While the function runs, it and other formats can generate ids, and a forked child calls it itself."""
     began, goes_on, parent = threading.Event(), threading.Event(), os.getpid()
     made: list[str] = []
 
@@ -223,7 +223,7 @@ def test_others_do_not_wait() -> None:
 
 
 def test_asked_again_after_a_failure() -> None:
-    """Where the function fails, the next id asks it again, in another thread, too."""
+    """If the function fails, the next id calls it again, even in another thread."""
     answers = [15, 1024]
     format = Snowflake(lambda: answers.pop())
     with pytest.raises(ConfigurationError, match="machine_id is 1024"):
@@ -234,7 +234,7 @@ def test_asked_again_after_a_failure() -> None:
 
 
 class Leases:
-    """What gives machine ids, as its own."""
+    """A source of machine ids, with a static and an ordinary method."""
 
     @staticmethod
     def take() -> int:
@@ -246,7 +246,7 @@ class Leases:
 
 @pytest.mark.parametrize("function", [machine, Leases.take], ids=["function", "static method"])
 def test_shown_by_name(function: Callable[[], int]) -> None:
-    """A function that can be imported is shown by its name, which eval reads where its module was imported."""
+    """``repr`` shows an importable function by its name, which ``eval`` finds if its package is imported."""
     format = NanoId().accepting(Snowflake(function, prefix="s").accepting(Snowflake(1)))
     name = f"{function.__module__}.{function.__qualname__}"
 
@@ -258,12 +258,12 @@ def test_shown_by_name(function: Callable[[], int]) -> None:
 
 @pytest.mark.parametrize("function", [lambda: 5, Leases().held], ids=["lambda", "method"])
 def test_shown_as_it_is(function: Callable[[], int]) -> None:
-    """What cannot be imported by its name is shown as Python shows it."""
+    """``repr`` shows a function that cannot be imported by its name as Python does."""
     assert repr(Snowflake(function)) == f"Snowflake(machine_id={function!r})"
 
 
 def test_no_machine() -> None:
-    """A format without a machine checks ids, and makes none."""
+    """A format without a machine id validates ids, and raises when it should generate one."""
     format = Snowflake(no_machine)
 
     assert format.is_valid(Snowflake(3).generate())
@@ -275,7 +275,7 @@ def test_no_machine() -> None:
 
 
 def test_another_implementation_of_object_ids() -> None:
-    """MongoDB's driver reads the same bytes and time, and what it makes is accepted, in capitals too."""
+    """MongoDB's driver reads the same bytes and time, and its ids are accepted, even in capitals."""
     format = ObjectId()
     bson = pytest.importorskip("bson")
     for text in [*format.generate_many(200), *(str(bson.ObjectId()) for _ in range(200))]:
@@ -287,14 +287,14 @@ def test_another_implementation_of_object_ids() -> None:
 
 
 def test_example_of_an_object_id() -> None:
-    """An ObjectId of MongoDB's documentation is accepted for ever."""
+    """An ObjectId from MongoDB's documentation is always accepted."""
     made = ObjectId().timestamp("507f1f77bcf86cd799439011")
 
     assert made == datetime(2012, 10, 17, 21, 13, 27, tzinfo=timezone.utc)
 
 
 def test_layout_of_object_ids() -> None:
-    """Four bytes of seconds, five of the process, three that count; process and counter begin at random."""
+    """An ObjectId has 4 bytes of seconds, 5 random ones per process, and a 3-byte counter with a random start."""
     processes, starts = set[int](), set[int]()
     for _ in range(50):
         with clock_at(START):
@@ -311,7 +311,7 @@ def test_layout_of_object_ids() -> None:
 
 
 def test_full_second() -> None:
-    """When the counter begins again in the same second, the next second begins early, and order is kept."""
+    """If the counter overflows within a second, ids use the next second ahead of the clock, and stay in order."""
     with clock_at(START) as now:
         ObjectId().generate()
         [sequence] = now._sequences.values()
@@ -325,7 +325,7 @@ def test_full_second() -> None:
 
 @ignore_fork_warning
 def test_a_child_has_object_ids_of_another_process() -> None:
-    """A forked child draws its own five bytes."""
+    """A forked child draws its own five process bytes."""
     mine = ObjectId().generate()
     [of_child] = in_child(lambda: [ObjectId().generate()])
 

@@ -1,4 +1,4 @@
-"""UUIDs, ULIDs and TypeIDs: the examples of their specifications, and other implementations."""
+"""UUIDs, ULIDs and TypeIDs, compared with the examples of their specifications and other implementations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEXTS_OF_VERSION_7 = {
     "crockford32": "01FWHE4YDGFK1SHH6W1G60EECF",
 }
 VECTORS = Path(__file__).parents[1] / "data" / "typeid"
-"""From https://github.com/jetify-com/typeid, with their license."""
+"""Copied from https://github.com/jetify-com/typeid with its license."""
 MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 every_encoding = pytest.mark.parametrize("encoding", TEXTS_OF_VERSION_7)
 
@@ -45,7 +45,7 @@ every_encoding = pytest.mark.parametrize("encoding", TEXTS_OF_VERSION_7)
 @pytest.mark.parametrize(("make", "version"), [(Uuid4, 4), (Uuid7, 7)])
 @every_encoding
 def test_versions(make: type[Uuid4 | Uuid7], version: int, encoding: str) -> None:
-    """Of the RFC's examples, each format accepts that of its own version, in every encoding."""
+    """In every encoding, each format accepts only the RFC's example of its own version."""
     format = make(encoding=encoding)
     texts = {other: format.from_int(uuid.UUID(example).int) for other, example in RFC.items()}
 
@@ -54,7 +54,7 @@ def test_versions(make: type[Uuid4 | Uuid7], version: int, encoding: str) -> Non
 
 @every_encoding
 def test_texts_for_ever(encoding: str) -> None:
-    """The texts of the RFC's example stay valid in every later version, and tell when it was made."""
+    """The texts of the RFC's example stay valid in all later versions, with the same number and time."""
     format, text = Uuid7(encoding=encoding), TEXTS_OF_VERSION_7[encoding]
 
     assert format.validate(text) == text
@@ -65,7 +65,7 @@ def test_texts_for_ever(encoding: str) -> None:
 @every_encoding
 @pytest.mark.parametrize(("version", "kind"), [(4, Uuid4), (7, Uuid7)])
 def test_ours_to_others(encoding: str, version: int, kind: type[Uuid4 | Uuid7]) -> None:
-    """What is made here is of the right version and variant to the standard library, and has the time of uuid_utils."""
+    """Generated ids have the right version and variant for the standard library, and the time of uuid_utils."""
     format = kind(encoding=encoding)
     for text in [*format.generate_many(50), *(format.generate() for _ in range(50))]:
         value = uuid.UUID(int=format.to_int(text))
@@ -77,7 +77,7 @@ def test_ours_to_others(encoding: str, version: int, kind: type[Uuid4 | Uuid7]) 
 
 
 def of_a_test() -> list[str]:
-    """Ids of version 7 that are made while a test has its own clock, one a millisecond."""
+    """Return ids of version 7 that were generated with a test clock, one per millisecond."""
     with clock_at(MOMENT) as hands:
         ids = []
         for _ in range(4000):
@@ -90,14 +90,14 @@ def of_a_test() -> list[str]:
     ("format", "make", "fixed"),
     [
         (Uuid4(), lambda: Uuid4().generate_many(4000), {*range(76, 80), 62, 63}),
-        # within a moment, only the lowest of version 7 are drawn for each id
+        # within a millisecond, only the lowest bits of version 7 are random for each id
         (Uuid7(), lambda: Uuid7().generate_many(4000), {*range(32, 128)}),
         (Uuid7(), of_a_test, {*range(76, 128), 62, 63}),
     ],
     ids=["Uuid4", "Uuid7", "Uuid7 of a test"],
 )
 def test_random_bits(format: Uuid4 | Uuid7, make: Callable[[], list[str]], fixed: set[int]) -> None:
-    """Of the bits that are not fixed, each is a one in about half of all ids."""
+    """Each bit that is not fixed is set in about half of all ids."""
     numbers = [format.to_int(text) for text in make()]
 
     ones = {bit: sum(number >> bit & 1 for number in numbers) for bit in {*range(128)} - fixed}
@@ -108,14 +108,14 @@ def test_random_bits(format: Uuid4 | Uuid7, make: Callable[[], list[str]], fixed
 
 
 def test_example_of_a_ulid() -> None:
-    """The example of the specification is accepted; its largest one, too, and the next text is not."""
+    """The specification's example and its largest ULID are accepted, and the text after the largest is not."""
     assert Ulid().validate("01arz3ndektsv4rrffq69g5fav") == "01ARZ3NDEKTSV4RRFFQ69G5FAV"
     assert Ulid().to_int("7ZZZZZZZZZZZZZZZZZZZZZZZZZ") == 2**128 - 1
     assert not Ulid().is_valid("80000000000000000000000000")
 
 
 def test_another_implementation_of_ulids() -> None:
-    """Another implementation reads the same number and time, and what it makes is accepted as it is."""
+    """Another implementation reads the same number and time, and its ids are accepted unchanged."""
     format = Ulid()
     ulid = pytest.importorskip("ulid")
     for text in [*format.generate_many(200), *(str(ulid.ULID()) for _ in range(200))]:
@@ -126,7 +126,7 @@ def test_another_implementation_of_ulids() -> None:
 
 
 def test_ulids_of_a_moment() -> None:
-    """Within a millisecond ids ascend by steps that cannot be guessed, and tell that millisecond."""
+    """Within a millisecond ids ascend in random steps, and keep the time of that millisecond."""
     format = Ulid()
     with clock_at(MOMENT):
         texts = format.generate_many(10_000)
@@ -140,7 +140,7 @@ def test_ulids_of_a_moment() -> None:
 
 @pytest.mark.parametrize("random_bits", [57, 58])
 def test_full_millisecond(random_bits: int) -> None:
-    """A millisecond that is full is followed by the next one, ahead of the clock, and order is kept."""
+    """When a millisecond is full, ids use the next one ahead of the clock, and stay in order."""
     with clock_at(MOMENT):
         numbers = [clock.ascending(random_bits) for _ in range(1000)]
     times = {number >> random_bits for number in numbers}
@@ -161,7 +161,7 @@ def vectors(name: str, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("vector", vectors("valid", 9))
 def test_valid_typeids(vector: dict[str, str]) -> None:
-    """A valid TypeID is accepted, and stands for its UUID."""
+    """A valid TypeID is accepted and corresponds to its UUID."""
     format = JetifyTypeId(vector["prefix"])
 
     assert format.validate(vector["typeid"]) == vector["typeid"]
@@ -171,7 +171,7 @@ def test_valid_typeids(vector: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("vector", vectors("invalid", 21))
 def test_invalid_typeids(vector: dict[str, str]) -> None:
-    """An invalid TypeID is refused: its prefix cannot be declared, or the rest is malformed."""
+    """An invalid TypeID is refused, because its prefix cannot be declared or the rest is malformed."""
     assert not JetifyTypeId().is_valid(vector["typeid"])
     try:
         format = JetifyTypeId(vector["typeid"].rpartition("_")[0])
@@ -183,7 +183,7 @@ def test_invalid_typeids(vector: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "a", "ab", "a__b", "a" * 63])
 def test_prefixes_of_typeids(prefix: str) -> None:
-    """Prefixes of the specification can be declared; without one, there is no separator. New ids are of version 7."""
+    """Prefixes of the specification are allowed; an empty one omits the separator. New ids are UUID version 7."""
     format = JetifyTypeId(prefix)
     text = format.generate()
 
@@ -194,6 +194,6 @@ def test_prefixes_of_typeids(prefix: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["_a", "a_", "A", "a1", "a-b", "a" * 64, "é", "a\n", " ", 5])
 def test_refused_prefixes_of_typeids(prefix: object) -> None:
-    """Other prefixes are refused."""
+    """Other prefixes raise."""
     with pytest.raises(ConfigurationError, match="is not allowed in a TypeID"):
         JetifyTypeId(prefix)

@@ -1,4 +1,4 @@
-"""Collisions: the row gets another id, the transaction survives, nothing else is swallowed."""
+"""Collisions: the row gets another id, the transaction survives, and no other error is swallowed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def count(session: Session, model: Any) -> int:
 
 
 def test_collision_with_a_row_of_the_same_transaction(session: Session) -> None:
-    """What was written before in the same transaction stays, savepoints of the caller included."""
+    """Retrying a collision keeps earlier writes of the same transaction, including the caller's savepoints."""
     [first] = flush(session, User, [{"name": "first"}])
     with session.begin_nested():
         [between] = flush(session, User, [{"name": "between"}])
@@ -58,11 +58,11 @@ def test_collision_with_a_row_of_the_same_transaction(session: Session) -> None:
 
 @each_way(flush, execute)
 def test_full_space(session: Session, write: Way) -> None:
-    """A full space is told in bounded time, with the facts, and the transaction stays usable."""
+    """A full space raises after a bounded number of attempts, with the facts, and the transaction stays usable."""
     write(session, Tiny, numbers(36))
     for rows in (1, 3, 40):
         with pytest.raises(PublicIdCollision) as caught:
-            if write is execute:  # needs no savepoint
+            if write is execute:  # which needs no savepoint
                 write(session, Tiny, numbers(rows))
             else:
                 with session.begin_nested():
@@ -92,7 +92,7 @@ def execute_core_values(session: Session, model: Any, rows: list[dict[str, Any]]
     flush_one_by_one,
 )
 def test_every_way_to_write_is_retried(session: Session, write: Way) -> None:
-    """Whatever sends the INSERT, all rows arrive, each with its own id, in a space with many collisions."""
+    """Whichever call sends the INSERT, all rows are stored, each with its own id, in a space with many collisions."""
     write(session, Tiny, numbers(18))
     write(session, Tiny, numbers(18, first=18))
 
@@ -103,7 +103,7 @@ def test_every_way_to_write_is_retried(session: Session, write: Way) -> None:
 @on("sqlite", "postgresql", "mariadb")
 @pytest.mark.parametrize("rows", [1, 20])
 def test_returned_rows_are_the_stored_ones(session: Session, rows: int) -> None:
-    """``insert(Model).returning(Model)`` gives the ids that were stored in the end."""
+    """``insert(Model).returning(Model)`` returns the ids that are finally stored."""
     session.execute(insert(Tiny), numbers(15))
     statement = insert(Tiny).returning(Tiny, sort_by_parameter_order=True)
     objects = session.scalars(statement, numbers(rows, first=100)).all()
@@ -114,7 +114,7 @@ def test_returned_rows_are_the_stored_ones(session: Session, rows: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 5])
 def test_other_constraints_are_not_swallowed(session: Session, rows: int) -> None:
-    """A duplicate in another column is the error it always was, also of a row that collides, and is not retried."""
+    """A duplicate in another column raises the usual error without a retry, even if the public id collides too."""
     flush(session, User, [{"public_id": A, "email": "a@example.org"}])
     session.commit()
     with pytest.raises(IntegrityError, match="email"), session.begin_nested():
@@ -145,7 +145,7 @@ def test_given_duplicate_is_an_integrity_error(session: Session, rows: int) -> N
 
 @on("postgresql", "mysql", "mariadb")
 def test_waiting_for_another_transaction(engine: Engine) -> None:
-    """A row that another transaction commits while this one waits for it is a collision like any other."""
+    """A row that another transaction commits while this one waits for its lock is a collision like any other."""
 
     def second() -> list[User]:
         with Session(engine, expire_on_commit=False) as session, testing.fixed_ids(User, A):
@@ -156,7 +156,7 @@ def test_waiting_for_another_transaction(engine: Engine) -> None:
     with Session(engine) as session, futures.ThreadPoolExecutor(1) as threads:
         flush(session, User, [{"public_id": A}])
         users = threads.submit(second)
-        with pytest.raises(futures.TimeoutError):  # it waits
+        with pytest.raises(futures.TimeoutError):  # the INSERT is blocked
             users.result(0.3)
         session.commit()
 
@@ -166,7 +166,7 @@ def test_waiting_for_another_transaction(engine: Engine) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_several_writers(engine: Engine) -> None:
-    """Four threads share the ids of a narrow space, in transactions that are repeated after a deadlock."""
+    """Four threads share a small space of ids, in transactions that are run again after a deadlock."""
 
     def write(number: int) -> list[tuple[int, str]]:
         def work(session: Session) -> list[tuple[int, str]]:
@@ -184,7 +184,7 @@ def test_several_writers(engine: Engine) -> None:
 
 @pytest.mark.parametrize("rows", [1, 28])
 def test_autocommit(new_engine: Callable[..., Engine], engine: Engine, rows: int) -> None:
-    """Under AUTOCOMMIT there is no transaction to save, and no savepoint: only single statements are executed again."""
+    """Under AUTOCOMMIT there is no transaction and no savepoint, so only single statements are executed again."""
     auto = new_engine(engine.dialect.name, engine.url, isolation_level="AUTOCOMMIT")
     with Session(auto) as session:
         objects = flush(session, Tiny, numbers(rows))
@@ -200,7 +200,7 @@ def test_autocommit(new_engine: Callable[..., Engine], engine: Engine, rows: int
 
 
 def test_engine_copies_and_options(engine: Engine) -> None:
-    """Copies made by ``execution_options()`` are guarded, before and after their origin."""
+    """Copies made by ``execution_options()`` are guarded, whether they or the original engine are used first."""
     copy = engine.execution_options(logging_token="copy")
     for bind in (copy, engine, copy):
         with Session(bind) as session:
@@ -217,7 +217,7 @@ def test_two_phase(engine: Engine) -> None:
 
 
 def test_nothing_more_is_sent_without_a_collision(session: Session, statements: list[str]) -> None:
-    """One INSERT for one row, with no SELECT before and no savepoint around it."""
+    """One row takes one INSERT, without a SELECT before it or a savepoint around it."""
     session.connection()
     statements.clear()
     flush(session, User, [{}])
@@ -227,7 +227,7 @@ def test_nothing_more_is_sent_without_a_collision(session: Session, statements: 
 
 
 def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -> None:
-    """A Core-only program is retried once ``guard.install`` was called, and not before or after."""
+    """Core statements are retried after ``guard.install`` and until ``guard.uninstall``, and not otherwise."""
     own = new_engine(engine.dialect.name, engine.url)
     statement = insert(Tiny.__table__)
 
@@ -254,7 +254,7 @@ def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -
 
 @on("sqlite")
 def test_schema_that_a_statement_translates(session: Session, engine: Engine, tmp_path: Path) -> None:
-    """Where one execution translates the schema of the table, collided ids are looked for in the translated one."""
+    """If one execution translates the schema of the table, collided ids are looked up in the translated schema."""
     engine.dispose()
     attach(engine, tmp_path / "other.db")
     there = {"schema_translate_map": {"program": OTHER}}
@@ -275,7 +275,7 @@ def test_schema_that_a_statement_translates(session: Session, engine: Engine, tm
 
 
 def test_id_that_is_unique_with_other_columns(session: Session, create: Callable[[MetaData], None]) -> None:
-    """Where partitions or tenants belong to the unique constraint, an id collides with one of its own tenant only."""
+    """If the unique constraint also has a tenant column, an id collides only with ids of its own tenant."""
 
     form = NanoId()
 
@@ -303,7 +303,7 @@ def test_id_that_is_unique_with_other_columns(session: Session, create: Callable
 
 @on("sqlite")
 def test_unique_index_on_an_expression(session: Session) -> None:
-    """A duplicate in a unique index that the metadata lacks is the error of the database, and is not retried."""
+    """A violation of a unique index that the metadata lacks raises the database's error and is not retried."""
     session.execute(text("CREATE UNIQUE INDEX uq_lower ON user (lower(name))"))
     flush(session, User, [{"name": "Ada"}])
     with pytest.raises(IntegrityError, match="uq_lower"):
@@ -313,7 +313,7 @@ def test_unique_index_on_an_expression(session: Session) -> None:
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("is_upsert", [False, True])
 def test_two_equal_ids_in_one_statement(session: Session, is_upsert: bool) -> None:
-    """The default makes no id twice in one INSERT, so that ``ON CONFLICT DO NOTHING`` leaves out none of its rows."""
+    """The default generates no id twice in one INSERT, so ``ON CONFLICT DO NOTHING`` skips none of its rows."""
     dialect = import_module(f"sqlalchemy.dialects.{session.get_bind().dialect.name}")
     with testing.fixed_ids(User, A, A, B):
         statement = dialect.insert(User).values([{"name": "first"}, {"name": "second"}])
@@ -325,7 +325,7 @@ def test_two_equal_ids_in_one_statement(session: Session, is_upsert: bool) -> No
 @pytest.mark.parametrize("given", [A, func.lower(A.upper())], ids=["text", "SQL"])
 @pytest.mark.parametrize("order", [1, -1])
 def test_values_with_one_made_id(session: Session, order: int, given: Any) -> None:
-    """Of two equal ids in ``insert().values([…])``, the one that is made is replaced, in whatever order they stand."""
+    """If ``insert().values([…])`` has an id twice, the generated one is replaced, whichever comes first."""
     rows: list[dict[str, Any]] = [{"name": "made"}, {"name": "given", "public_id": given}]
     with testing.fixed_ids(User, A, B):
         session.execute(insert(User).values(rows[::order]))
@@ -335,7 +335,7 @@ def test_values_with_one_made_id(session: Session, order: int, given: Any) -> No
 
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_listener_that_passes_rows_of_its_own(session: Session, engine: Engine, kind: type[Any]) -> None:
-    """Many parameter sets are retried, whatever sequence a listener has made of them, which stays as it was."""
+    """An ``executemany`` is retried whatever sequence a listener returns, and that sequence is not modified."""
     passed: list[tuple[Any, Any]] = []
 
     @event.listens_for(engine, "before_cursor_execute", retval=True)
@@ -354,7 +354,7 @@ def test_listener_that_passes_rows_of_its_own(session: Session, engine: Engine, 
 
 @on("sqlite")
 def test_savepoint_of_many_rows(new_engine: Callable[..., Engine], engine: Engine) -> None:
-    """A savepoint is around many rows, in a transaction as the program begins them, and is gone whatever happens."""
+    """Many rows are sent inside a savepoint, after the program's own BEGIN, and it is always released."""
     own = new_engine("sqlite", engine.url, connect_args={"isolation_level": "IMMEDIATE"})
     guard.install(own)
     sent: list[str] = []
@@ -376,7 +376,7 @@ def test_savepoint_of_many_rows(new_engine: Callable[..., Engine], engine: Engin
 def test_savepoint_that_cannot_be_set(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, known: set[str], error: str
 ) -> None:
-    """It is an error, unless an engine is known to have no savepoints: then a collision of many rows is one."""
+    """A failed SAVEPOINT raises; if the engine is known to have none, a collision of many rows raises instead."""
     monkeypatch.setattr(SQLite, "savepoint_errors", frozenset(known))
     guard.install(engine)
     with engine.connect() as connection:
@@ -389,7 +389,7 @@ def test_savepoint_that_cannot_be_set(
 
 @on("sqlite", "mysql", "mariadb")
 def test_row_count_of_many_rows(session: Session) -> None:
-    """``result.rowcount`` counts all rows, in how many pieces they ever went and whatever collided."""
+    """``result.rowcount`` counts all rows, however many batches they were sent in and whichever collided."""
     [first] = flush(session, User, [{}])
     with testing.fixed_ids(User, B, first.public_id):
         result = session.connection().execute(insert(User.__table__), [{"name": "z" * 150} for _ in range(9000)])

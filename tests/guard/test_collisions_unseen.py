@@ -1,4 +1,4 @@
-"""Collisions with rows that the table does not show, and INSERTs whose outcome the driver does not tell at once."""
+"""Collisions with rows that the user cannot see, and INSERTs whose outcome the driver does not report at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Member(PublicIdMixin, Base):
 
 
 class Small(PublicIdMixin, Base):
-    """Thirty-six ids in all."""
+    """A table with only 36 possible ids."""
 
     __tablename__ = "small"
     __public_id__ = NanoId(length=1)
@@ -55,7 +55,7 @@ def tables(create: Callable[[MetaData], None]) -> None:
 
 @pytest.fixture
 def tenant(engine: Engine, new_engine: Callable[..., Engine], tables: None) -> Iterator[Engine]:
-    """An engine of the tenant "me", who sees its own members only: not that of another one, whose id is A."""
+    """Yield an engine of the tenant "me", who cannot see the row of the other tenant, whose id is A."""
     with engine.begin() as connection:
         connection.execute(insert(member).values(tenant="other", public_id=A))
         connection.execute(text("ALTER TABLE member ENABLE ROW LEVEL SECURITY"))
@@ -68,7 +68,7 @@ def tenant(engine: Engine, new_engine: Callable[..., Engine], tables: None) -> I
 @ALL_WAYS
 @pytest.mark.parametrize("rows", [1, 3])
 def test_row_of_another_tenant(tenant: Engine, write: Way, rows: int) -> None:
-    """A collision with a row that row-level security hides is retried as any other."""
+    """A collision with a row that row-level security hides is retried like any other."""
     with Session(tenant) as session:
         with testing.collisions(Member, A):
             objects = write(session, Member, [{"tenant": "me"}] * rows)
@@ -81,14 +81,14 @@ def test_row_of_another_tenant(tenant: Engine, write: Way, rows: int) -> None:
 @on("postgresql")
 @each_way(flush, execute_values)
 def test_given_id_of_another_tenant(tenant: Engine, write: Way) -> None:
-    """An id that the caller gave is not replaced, though nobody can see whose it is, nor one that is made beside it."""
+    """A given id that collides with a hidden row is not replaced, and neither is a generated one next to it."""
     with Session(tenant) as session, pytest.raises(IntegrityError, match="public_id"):
         write(session, Member, [{"tenant": "me"}, {"tenant": "me", "public_id": A}])
 
 
 @pytest.fixture
 def writer(engine: Engine, new_engine: Callable[..., Engine], tables: None) -> Iterator[Engine]:
-    """An engine, guarded, of a user who may insert and not select."""
+    """Yield a guarded engine of a user who has the INSERT privilege but not SELECT."""
     with user_with(engine, "INSERT", "member") as url:
         own = new_engine(engine.name, url)
         guard.install(own)
@@ -106,7 +106,7 @@ def add_members(connection: Connection, rows: int, **more: str) -> None:
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_collision_without_the_right_to_read(engine: Engine, writer: Engine, rows: int) -> None:
-    """Who may insert and not select gets other ids, may go on, and gets the error of another constraint."""
+    """For a user without SELECT, collisions are retried and violations of other constraints raise."""
     with engine.begin() as connection:
         connection.execute(insert(member).values(public_id=A, email="a@example.org"))
     with writer.begin() as connection:
@@ -121,13 +121,13 @@ def test_collision_without_the_right_to_read(engine: Engine, writer: Engine, row
 
 @pytest.fixture
 def strict(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], engine: Engine, tables: None) -> Engine:
-    """An engine whose transactions see what was there when they began."""
+    """Return an engine whose transactions see a snapshot from their beginning."""
     level = getattr(request, "param", "REPEATABLE READ")
     return new_engine(engine.dialect.name, engine.url, isolation_level=level)
 
 
 def begun(session: Session, engine: Engine, *rows: Any) -> None:
-    """Begin the transaction of *session*; then another one writes *rows* behind its back."""
+    """Begin the transaction of *session*, then commit *rows* in another transaction."""
     session.execute(select(func.count()).select_from(Small)).all()
     with Session(engine) as other:
         other.add_all(rows)
@@ -137,7 +137,7 @@ def begun(session: Session, engine: Engine, *rows: Any) -> None:
 @on("postgresql", "mysql", "mariadb")
 @ALL_WAYS
 def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, write: Way) -> None:
-    """With twenty ids taken out of sight, those that are free are found."""
+    """Although the snapshot hides twenty taken ids, the retries find free ones."""
     taken = list("0123456789abcdefghij")
     with Session(strict) as session:
         begun(session, engine, *(Small(public_id=each) for each in taken))
@@ -152,7 +152,7 @@ def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, write: Way
 @pytest.mark.parametrize("rows", [1, 3])
 @ALL_WAYS
 def test_only_the_collided_row_gets_another_id(engine: Engine, strict: Engine, write: Way, rows: int) -> None:
-    """The database names the id, so the other rows keep theirs, at each isolation level that has a snapshot."""
+    """The error names the collided id, so the other rows keep theirs, at each isolation level with a snapshot."""
     with Session(strict) as session:
         begun(session, engine, Small(public_id="a"))
         with testing.fixed_ids(Small, *["x", "y"][: rows - 1], "a", "z"):
@@ -163,7 +163,7 @@ def test_only_the_collided_row_gets_another_id(engine: Engine, strict: Engine, w
 
 @on("postgresql")
 def test_given_ids_are_no_hindrance(engine: Engine, strict: Engine) -> None:
-    """A batch with an id that was given, and is free, is retried where a made one collides; one that is taken fails."""
+    """A batch with a free given id is retried if a generated one collides; a given id that is taken raises."""
     with Session(strict) as session:
         begun(session, engine, Small(public_id="a"))
         with testing.fixed_ids(Small, "a", "b"):
@@ -177,7 +177,7 @@ def test_given_ids_are_no_hindrance(engine: Engine, strict: Engine) -> None:
 
 @on("postgresql")
 def test_missing_id_is_no_hindrance(engine: Engine, strict: Engine) -> None:
-    """Where a row was given NULL for its id, the error is that of the database."""
+    """If a row has NULL as its id, the database's own error is raised."""
     with Session(strict) as session:
         begun(session, engine, Small(public_id="a"))
         with pytest.raises(IntegrityError, match="null value"), testing.fixed_ids(Small, "x"):
@@ -196,7 +196,7 @@ def test_missing_id_is_no_hindrance(engine: Engine, strict: Engine) -> None:
 def test_ids_are_recognised(
     create: Callable[[MetaData], None], engine: Engine, strict: Engine, format: Any, name: str
 ) -> None:
-    """The id that the database names is found as a number, as bytes, and in a column whose name has to be quoted."""
+    """The id in the error is recognized as a number, as bytes, and in a column whose name must be quoted."""
 
     class Coded(new_base()):
         __tablename__ = "coded"
@@ -216,7 +216,7 @@ def test_ids_are_recognised(
 
 @on_async("postgresql")
 def test_each_driver_names_the_id(async_engine: AsyncEngine) -> None:
-    """The asynchronous drivers tell which id it was, too."""
+    """The errors of the asynchronous drivers name the collided id, too."""
     strict_engine = async_engine.execution_options(isolation_level="REPEATABLE READ")
 
     async def story() -> None:
@@ -238,7 +238,7 @@ def test_each_driver_names_the_id(async_engine: AsyncEngine) -> None:
 def test_few_collisions_read_nothing(
     new_engine: Callable[..., Engine], engine: Engine, tables: None, rows: int
 ) -> None:
-    """Under SERIALIZABLE, what is read can fail the transaction: only for many collisions the table is asked."""
+    """Under SERIALIZABLE, a read can make the transaction fail, so the table is read only for many collisions."""
     taken = NanoId().generate_many(rows // 2)
     with Session(engine) as session:
         session.add_all([Member(public_id=each) for each in taken])
@@ -258,7 +258,7 @@ def test_few_collisions_read_nothing(
 @pytest.mark.parametrize("email", ["a@example.org", "b@example.org"], ids=["another column", "public id"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_streamed_insert_loses_nothing(async_engine: AsyncEngine, email: str, rows: int) -> None:
-    """A streamed INSERT is not retried, and whatever keeps its row out is an error."""
+    """A streamed INSERT is not retried, and any violation raises."""
 
     async def story() -> None:
         async with session_on(async_engine, Base.metadata) as session:
@@ -277,7 +277,7 @@ def test_streamed_insert_loses_nothing(async_engine: AsyncEngine, email: str, ro
 @on("postgresql")
 @pytest.mark.parametrize("public_id", [A, B], ids=["collision", "another column"])
 def test_pipeline_loses_nothing(engine: Engine, tables: None, public_id: str) -> None:
-    """In a pipeline of psycopg an INSERT is not retried, and what kept its row out is told at the end."""
+    """In a psycopg pipeline an INSERT is not retried, and its violation is raised at the end of the pipeline."""
     guard.install(engine)
     with engine.connect() as connection:
         connection.execute(insert(member).values(public_id=A, email="a@example.org"))

@@ -1,4 +1,4 @@
-"""Names of unique indexes, as errors of the databases report them."""
+"""Names of unique indexes, as the databases report them in errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_index_is_found_by_its_name(name: str, dialect: str) -> None:
 
 @pytest.mark.parametrize("violation", [Violation(constraint="uq"), Violation(columns="user.tenant_id, user.public_id")])
 def test_columns_beside_the_id(violation: Violation) -> None:
-    """An index on the id and other columns is one that another id satisfies."""
+    """A violation of an index on the id and other columns is a collision, because another id resolves it."""
     id, tenant, code = Column("public_id", String(12)), Column("tenant_id", Integer), Column("code", String(12))
     table = Table("user", MetaData(), Column("id", Integer, primary_key=True), id, tenant, code)
     Index("uq", tenant, id, unique=True)

@@ -1,4 +1,4 @@
-"""Tables of MySQL and MariaDB whose engine has no transactions: no row is stored twice."""
+"""Tables of MySQL and MariaDB whose storage engine has no transactions: no row is stored twice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ item = Item.__table__
 
 
 def store(engine: Engine, storage: str) -> None:
-    """Make the table, with one row in it."""
+    """Create the table in the storage engine *storage*, with one row."""
     with engine.begin() as connection:
         Base.metadata.drop_all(connection)
         Base.metadata.create_all(connection)
@@ -55,7 +55,7 @@ def store(engine: Engine, storage: str) -> None:
 
 @pytest.fixture(params=["MyISAM", "MEMORY", "Aria"])
 def storage(request: pytest.FixtureRequest, database: str, engine: Engine) -> Iterator[str]:
-    """The table, in each engine without transactions; MySQL has no Aria."""
+    """Create the table in each storage engine without transactions; MySQL has no Aria."""
     storage = "MyISAM" if (request.param, database) == ("Aria", "mysql") else request.param
     store(engine, storage)
     yield storage
@@ -72,7 +72,7 @@ def stored(engine: Engine) -> list[int]:
     "write", [pytest.param(insert_in_bulk, marks=fast_ways), execute, execute_values, execute_returning, flush]
 )
 def test_several_rows_are_not_sent_again(engine: Engine, storage: str, write: Way) -> None:
-    """An INSERT of several rows that collides is refused, and the rows that stay are there once."""
+    """An INSERT of several rows that collides raises, and the rows before the collision are stored once."""
     if write is flush and not engine.dialect.insert_executemany_returning:
         pytest.skip("MySQL gets the rows of a flush one by one")
     with (
@@ -89,7 +89,7 @@ def test_several_rows_are_not_sent_again(engine: Engine, storage: str, write: Wa
 @on("mysql", "mariadb")
 @pytest.mark.parametrize("write", [flush_one_by_one, flush])
 def test_row_by_row_is_retried(new_engine: Callable[..., Engine], engine: Engine, storage: str, write: Way) -> None:
-    """An INSERT of one row that collides is run again as everywhere: that of a flush, as the guide advises it, too."""
+    """An INSERT of one row is retried, also in a flush with ``use_insertmanyvalues=False``, as the guide advises."""
     own = new_engine(engine.dialect.name, engine.url, use_insertmanyvalues=False)
     with Session(own if write is flush else engine) as session, testing.fixed_ids(Item, *IDS):
         write(session, Item, ROWS)
@@ -101,7 +101,7 @@ def test_row_by_row_is_retried(new_engine: Callable[..., Engine], engine: Engine
 @on("mysql", "mariadb")
 @pytest.mark.parametrize("name", ["code", "unknown"])
 def test_other_constraint(engine: Engine, storage: str, name: str) -> None:
-    """A duplicate in another column is the error it is without the library, also of an index that the model lacks."""
+    """A duplicate in another column raises the usual error, even for an index that the model lacks."""
     with engine.begin() as connection:
         connection.execute(text("CREATE UNIQUE INDEX uq_unknown ON item (number)"))
     second = {"code": {"number": 2, "code": "a"}, "unknown": {"number": 1, "code": "b"}}
@@ -113,7 +113,7 @@ def test_other_constraint(engine: Engine, storage: str, name: str) -> None:
 
 @on("mysql", "mariadb")
 def test_user_who_may_not_read(new_engine: Callable[..., Engine], engine: Engine, storage: str) -> None:
-    """The engine is found out for a user who may insert and nothing else."""
+    """The storage engine is detected even for a user who has only the INSERT privilege."""
     with user_with(engine, "INSERT", "item") as url:
         own = new_engine(engine.name, url)
         guard.install(own)
@@ -129,7 +129,7 @@ def test_user_who_may_not_read(new_engine: Callable[..., Engine], engine: Engine
 
 @on("mysql", "mariadb")
 def test_temporary_table(engine: Engine) -> None:
-    """A temporary table is listed nowhere, and its engine is found out all the same."""
+    """The storage engine of a temporary table is detected, although no catalog lists the table."""
     guard.install(engine)
     with engine.connect() as connection:
         keys = "PRIMARY KEY (id), UNIQUE uq_item_public_id (public_id)"
@@ -143,7 +143,7 @@ def test_temporary_table(engine: Engine) -> None:
 
 @on("mysql", "mariadb")
 def test_table_in_another_database(engine: Engine, database: str) -> None:
-    """The table that is looked up is the one that the statement goes to."""
+    """The storage engine is looked up for the table that the statement is sent to."""
     name = f"public_id_other_{os.getpid()}"
     with engine.begin() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))

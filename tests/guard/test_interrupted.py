@@ -1,4 +1,4 @@
-"""What a retry leaves behind when it is interrupted, and what the caller gets when its connection is lost."""
+"""What an interrupted retry leaves behind, and what the caller sees when the connection is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALL_WAYS = each_way(flush_one, flush, execute, execute_values, execute_returning
 
 @pytest.fixture
 def stored(members: None, engine: Engine) -> None:
-    """One row, whose id will be drawn again."""
+    """Store one row, whose id will be generated again."""
     with Session(engine) as session:
         session.add(User(public_id=A))
         session.commit()
@@ -46,7 +46,7 @@ def stored(members: None, engine: Engine) -> None:
 
 @contextmanager
 def before_call(number: int, engine: Engine, act: Callable[[], None], *, after: bool = False) -> Iterator[None]:
-    """Do *act* right before, or after, the driver is given a statement for the *number*-th time."""
+    """Call *act* right before, or after, the *number*-th statement is passed to the driver."""
     dialect, calls = engine.dialect, 0
 
     def acting(original: Callable[..., None]) -> Callable[..., None]:
@@ -73,7 +73,7 @@ def before_call(number: int, engine: Engine, act: Callable[[], None], *, after: 
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """What is freed here is freed by itself."""
+    """Disable the garbage collector, so that only reference counts free objects."""
     gc.collect()
     gc.disable()
     yield
@@ -95,7 +95,7 @@ def test_interrupt_frees_the_file(new_engine: Callable[..., Engine], engine: Eng
     begin_immediate(own)
     with Session(own) as session:
         session.connection()
-        # the second statement is that which is run again, or the SELECT that finds out what has collided
+        # the second statement is the retried INSERT, or the SELECT that finds out which ids have collided
         when = "after" if after else "before"
         with interrupted(own, 2, when=when), testing.fixed_ids(User, A), pytest.raises(KeyboardInterrupt):
             write(session, User, ROWS)
@@ -142,7 +142,7 @@ class Stop(Exception): ...
 
 
 def test_listener_that_raises(stored: None, engine: Engine) -> None:
-    """The error of a listener that refuses a statement of the guard is the caller's; the transaction can go on."""
+    """An error that a listener raises for a statement of the guard reaches the caller; the transaction can go on."""
     guard.install(engine)
 
     @event.listens_for(engine, "before_cursor_execute")
@@ -164,7 +164,7 @@ def test_listener_that_raises(stored: None, engine: Engine) -> None:
 
 
 def lose_and_go_on(session: Session, engine: Engine, write: Way, call: int, *, after: bool = False) -> None:
-    """Lose the connection at one of the statements of a retry; the caller is told, and may begin again."""
+    """Lose the connection at a statement of a retry: the caller gets an error, and can begin a new transaction."""
     session.add(User(public_id=A))
     session.commit()
     number, other = number_of(session), create_engine(url_of(engine.dialect.name))
@@ -177,7 +177,7 @@ def lose_and_go_on(session: Session, engine: Engine, write: Way, call: int, *, a
             lost = error
     session.rollback()
 
-    assert lost.connection_invalidated if lost else call > 2  # there were not so many statements
+    assert lost.connection_invalidated if lost else call > 2  # the retry sent fewer statements
     assert session.scalar(select(func.count()).select_from(User)) == 1
     session.add(User())
     session.commit()
@@ -187,21 +187,21 @@ def lose_and_go_on(session: Session, engine: Engine, write: Way, call: int, *, a
 @ALL_WAYS
 @pytest.mark.parametrize("call", [2, 3, 4, 5])
 def test_lost_connection(members: None, session: Session, engine: Engine, write: Way, call: int) -> None:
-    """A connection that is lost in a retry is an error that says so, and not one about the transaction."""
+    """A connection lost during a retry raises an error that says so, rather than one about the transaction."""
     lose_and_go_on(session, engine, write, call)
 
 
 @on("postgresql")
 @pytest.mark.parametrize("call", [1, 3])
 def test_connection_lost_before_a_savepoint(members: None, session: Session, engine: Engine, call: int) -> None:
-    """The same where it is the guard's own SAVEPOINT that finds the connection lost, or its RELEASE."""
+    """A connection that the guard's own SAVEPOINT or RELEASE finds lost raises the same error."""
     lose_and_go_on(session, engine, flush_one, call, after=True)
 
 
 @on_async("postgresql", "mysql", "mariadb")
 @each_way(flush_one, execute_values)
 def test_lost_connection_of_each_driver(async_engine: AsyncEngine, write: Way) -> None:
-    """The same with the asynchronous drivers."""
+    """A connection lost during a retry raises the same error with the asynchronous drivers."""
 
     async def story() -> None:
         async with session_on(async_engine, Base.metadata) as session:

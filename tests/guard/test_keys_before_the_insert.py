@@ -1,4 +1,4 @@
-"""Keys that SQLAlchemy reads from the database before the INSERT, which is what it does without RETURNING."""
+"""Keys that SQLAlchemy fetches from the database before the INSERT, as it does without RETURNING."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS: dict[str, Callable[[], Any]] = {
 def test_without_returning(
     create: Callable[[MetaData], None], session: Session, key: str, write: Way, rows: int
 ) -> None:
-    """A table with ``implicit_returning=False`` takes rows, whatever makes its keys, and retries a collision."""
+    """A table with ``implicit_returning=False`` accepts rows with any kind of key, and retries collisions."""
 
     class Keyed(PublicIdColumnMixin, new_base()):
         __tablename__ = "keyed"

@@ -1,4 +1,4 @@
-"""How much of the library one collided INSERT passes: whoever looks for a defect there has to read as much."""
+"""How much of the library's code runs for one collided INSERT: it is what one must read to debug a retry."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sqlalchemy_public_id import PublicIdMixin, testing
 
 PACKAGE = str(Path(sqlalchemy_public_id.__file__).parent)
 MOST = {"sqlite": (41, 13), "postgresql": (58, 16), "mysql": (44, 15), "mariadb": (44, 15)}
-"""Database → functions and modules; comprehensions and lambdas are part of the function that has them."""
+"""Database → maximum of functions and modules; comprehensions and lambdas count as part of their function."""
 
 OTHERS = {"keys", "references", "testing"}
-"""Listeners of what other tests of the process have used, and what makes the collision."""
+"""Listeners that other tests in the process have installed, and the module that forces the collision."""
 
 
 class Base(DeclarativeBase):
@@ -35,7 +35,7 @@ class Walker(PublicIdMixin, Base):
 @pytest.mark.backend
 @fast_ways
 def test_path_of_a_collided_insert(create: Callable[[MetaData], None], session: Session) -> None:
-    """One collided INSERT passes no more functions and modules of the library than before."""
+    """One collided INSERT runs no more functions and modules of the library than the recorded maximum."""
     create(Base.metadata)
     first = Walker()
     session.add(first)
@@ -47,7 +47,7 @@ def test_path_of_a_collided_insert(create: Callable[[MetaData], None], session: 
         if event == "call" and code.co_filename.startswith(PACKAGE) and not code.co_name.startswith("<"):
             passed.add(code)
 
-    for _ in range(2):  # the first one reads the statement, the table and the driver
+    for _ in range(2):  # the first one inspects the statement, the table and the driver
         session.add(Walker())
         with testing.collisions(Walker, first.public_id, times=1):
             passed.clear()

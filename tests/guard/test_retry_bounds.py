@@ -1,4 +1,4 @@
-"""``max_retries`` of a column: as many other ids are drawn for a row, and not one more, whichever way it is written."""
+"""``max_retries`` of a column: a row gets at most that many other ids, whichever way it is written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("stored")]
 
 @pytest.fixture
 def stored(create: Callable[[MetaData], None], engine: Engine) -> None:
-    """One row, whose id will be drawn again."""
+    """Store one row, whose id will be generated again."""
     create(Base.metadata)
     with Session(engine) as session:
         session.add(Item(public_id=A, number=0))
@@ -42,7 +42,7 @@ def stored(create: Callable[[MetaData], None], engine: Engine) -> None:
 
 
 def outcome(session: Session, write: Way, number: int) -> tuple[list[str], int | None]:
-    """Write *number* rows; return all ids that are stored then, and the attempts of the error, if there was one."""
+    """Write *number* rows; return all ids that are stored afterwards, and the attempts of the error, if any."""
     attempts = None
     try:
         write(session, Item, numbers(number, first=1))
@@ -56,9 +56,9 @@ def outcome(session: Session, write: Way, number: int) -> tuple[list[str], int |
 @each_way(flush, insert_in_bulk, execute, execute_values, execute_core)
 @pytest.mark.parametrize("number", [1, 3])
 def test_row_that_is_stored(session: Session, write: Way, number: int) -> None:
-    """A row whose id is stored already gets the third other one; if that is stored as well, it is an error."""
+    """A row whose id is taken gets up to three other ids; if the third is taken as well, the error is raised."""
     others = [B, C][: number - 1]
-    # MySQL returns no keys of many rows, so that a flush sends one after the other
+    # MySQL cannot return the keys of many rows, so a flush sends them one by one
     is_flush = write is flush or (write is insert_in_bulk and not IS_FAST)
     is_alone = is_flush and not session.get_bind().dialect.insert_executemany_returning
 
@@ -73,7 +73,7 @@ def test_row_that_is_stored(session: Session, write: Way, number: int) -> None:
 
 @each_way(flush, insert_in_bulk)
 def test_rows_of_one_flush(session: Session, write: Way) -> None:
-    """An object that draws the id of another one of its flush draws three more at most, too."""
+    """A row whose id collides with another row of its flush gets at most three other ids, too."""
     with testing.fixed_ids(Item, B, B, B, B, B, D):
         assert outcome(session, write, 2) == ([A], 3)
     with testing.fixed_ids(Item, B, B, B, B, D):
@@ -82,7 +82,7 @@ def test_rows_of_one_flush(session: Session, write: Way) -> None:
 
 @on("sqlite")
 def test_two_ids_of_a_row(session: Session) -> None:
-    """Each of the public ids of a row has retries of its own."""
+    """The retries of each public id of a row are counted separately."""
 
     class Pair(new_base()):
         __tablename__ = "pair"
@@ -121,7 +121,7 @@ def test_transaction_continues(session: Session, error: type[Exception]) -> None
 @pytest.mark.parametrize("error", [PublicIdCollision, IntegrityError])
 @pytest.mark.parametrize("rows", [3, 4])
 def test_batches_before_an_error(session: Session, error: type[Exception], rows: int) -> None:
-    """If the second batch of an INSERT fails, the first one is not stored, whatever the application does."""
+    """If the second batch of an INSERT fails, the first one is not stored, even if the application commits."""
     values: list[dict[str, Any]] = [{"id": 1_000 + at, "number": at} for at in range(1, rows + 1)]
     if error is IntegrityError:  # of another constraint
         values[-1]["id"] = values[0]["id"]
@@ -136,7 +136,7 @@ def test_batches_before_an_error(session: Session, error: type[Exception], rows:
 
 @on("postgresql")
 def test_row_that_fails_alone(session: Session) -> None:
-    """If one row of an INSERT fails whose other rows are stored, none stays, whatever the application does."""
+    """If one row of an INSERT fails after the others were stored, none remains, even if the application commits."""
     table = Item.__table__
     query: Any = insert(table).return_defaults(table.c.id, sort_by_parameter_order=True)
     with testing.fixed_ids(Item, B, A, A, A, A), pytest.raises(PublicIdCollision):

@@ -1,4 +1,4 @@
-"""Conflicts of SQLite that end the whole transaction: https://www.sqlite.org/lang_conflict.html."""
+"""Conflicts of SQLite that roll back the whole transaction: https://www.sqlite.org/lang_conflict.html."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Base(DeclarativeBase): ...
 
 
 class Strict(Base):
-    """An adopted table, whose own constraint ends the transaction."""
+    """An existing table whose own constraint rolls back the transaction."""
 
     __tablename__ = "strict"
     __table_args__ = (UniqueConstraint("public_id", sqlite_on_conflict="ROLLBACK"),)
@@ -44,7 +44,7 @@ def or_rollback(session: Session, model: type[Any], rows: Rows) -> list[Any]:
 def test_collision_that_ends_the_transaction(
     create: Callable[[MetaData], None], session: Session, model: type[Any], write: Way, rows: int
 ) -> None:
-    """A collision that has rolled back the transaction is not retried: the caller must know that its work is gone."""
+    """A collision that has rolled back the transaction raises, because the caller must know its work is lost."""
     create(model.metadata)
     flush(session, model, [{"name": "first", "public_id": A}])
     session.commit()

@@ -1,4 +1,4 @@
-"""Time limits of task queues: a signal handler raises an exception wherever the program is at that moment."""
+"""Time limits of task queues: a signal handler raises an exception at any point of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("members")]
 
 
 class TimeLimit(Exception):
-    """What the handler raises."""
+    """The exception that the handler raises."""
 
 
 # --- while an INSERT waits for another transaction
@@ -38,7 +38,7 @@ def insert_once(session: Session, model: Any, rows: Rows) -> list[Any]:
 
 @contextmanager
 def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
-    """Raise *error* after some *seconds*. The signal is not that of pytest-timeout."""
+    """Raise *error* after *seconds*, with another signal than pytest-timeout uses."""
 
     def raise_limit(*_: object) -> None:
         raise error
@@ -66,13 +66,13 @@ def test_limit_while_an_insert_waits(
     rows: Rows,
     error: type[BaseException],
 ) -> None:
-    """After a limit has ended the wait for another transaction, no row is stored, and the pool works."""
+    """After a time limit has interrupted an INSERT that waited for a lock, no row is stored, and the pool works."""
     own = new_engine(database, engine.url, pool_size=1, max_overflow=0, pool_timeout=3)
     with engine.connect() as other:
         other.execute(insert(User.__table__), {"email": "taken"})
         session = Session(own)
         session.connection()
-        # drivers answer the ROLLBACK of a connection whose statement was interrupted with an error
+        # drivers raise an error for the ROLLBACK on a connection whose statement was interrupted
         with pytest.raises((error, SQLAlchemyError)), time_limit(0.2, error):
             write(session, User, rows)
         with suppress(SQLAlchemyError):
@@ -94,11 +94,11 @@ PLACES = ("idempotency/__init__.py", "idempotency/backrefs.py", "idempotency/con
 
 
 def call_with_limit(engine: Engine, number: int) -> str:
-    """Call ``insert_once()``, with a :class:`TimeLimit` before the line *number* that is executed of :data:`PLACES`.
+    """Call ``insert_once()``, and raise :class:`TimeLimit` before the *number*-th executed line of :data:`PLACES`.
 
-    It has a session of its own: one that a limit leaves in the end of a ``with`` is lost.
+    The call uses its own session, because a limit that is raised while a ``with`` ends makes the session unusable.
 
-    :returns: the place of the limit; ``""`` if there were fewer lines.
+    :returns: the line at which the limit was raised; ``""`` if fewer lines were executed.
     """
     lines, place = 0, ""
 
@@ -125,7 +125,7 @@ def call_with_limit(engine: Engine, number: int) -> str:
 
 
 def locks_of(engine: Engine) -> int:
-    """Return the number of locks that the one connection of the pool keeps beyond a transaction, and release them."""
+    """Return how many session-level locks the pool's only connection holds, and release them."""
     if engine.dialect.name not in ("mysql", "mariadb"):
         return 0
     with engine.connect() as connection:
@@ -136,7 +136,7 @@ def locks_of(engine: Engine) -> int:
 def test_limit_in_insert_once(
     database: str, engine: Engine, new_engine: Callable[..., Engine], is_stored: bool
 ) -> None:
-    """Wherever a limit ends ``insert_once()``, no lock stays, and the next call succeeds."""
+    """Wherever a time limit interrupts ``insert_once()``, no lock remains, and the next call succeeds."""
     own = new_engine(database, engine.url, pool_size=1, max_overflow=0, pool_timeout=3)
     wrong: list[str] = []
     for number in itertools.count(1):

@@ -1,4 +1,4 @@
-"""Triggers and deferrable constraints: what triggers write for a refused row does not stay, and rows are retried."""
+"""Triggers and deferrable constraints: what a trigger wrote for a rejected row is undone, and rows are retried."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Item(PublicIdMixin, Base):
 
 
 class Small(PublicIdMixin, Base):
-    """Two ids in all."""
+    """A table with only two possible ids."""
 
     __tablename__ = "small"
     __public_id__ = NanoId(length=1, alphabet="AB")
@@ -50,7 +50,7 @@ each_flush = each_way(flush_one, flush)
 
 
 def make_trigger(connection: Connection, when: str = "BEFORE INSERT", what: str = WRITES, table: str = "item") -> None:
-    """A trigger of *table* that does *what*."""
+    """Create a trigger on *table* that executes *what*."""
     if connection.dialect.name != "postgresql":
         connection.exec_driver_sql(f"CREATE TRIGGER noting {when} ON {table} FOR EACH ROW {_block(connection, what)}")
         return
@@ -70,7 +70,7 @@ def _block(connection: Connection, what: str) -> str:
 
 @pytest.fixture(autouse=True)
 def journal(create: Callable[[MetaData], None], engine: Engine) -> Iterator[None]:
-    """The table that triggers write to, and the tables that they are put on."""
+    """Create the table that the triggers write to, and the tables that have the triggers."""
     create(Base.metadata)
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE journal (public_id varchar(20), number int)")
@@ -102,7 +102,7 @@ def collide(session: Session, write: Way) -> list[Any]:
 
 @each_way(flush_one, flush, execute, execute_values)
 def test_triggers_write_for_stored_rows_only(engine: Engine, session: Session, write: Way) -> None:
-    """What triggers wrote for a refused row is undone, from the first collision of a table on."""
+    """What triggers wrote for a rejected row is undone, from the first collision of a table on."""
     with engine.begin() as connection:
         make_trigger(connection)
     store(session)
@@ -119,7 +119,7 @@ def test_triggers_write_for_stored_rows_only(engine: Engine, session: Session, w
 @each_flush
 @pytest.mark.parametrize("when", ["BEFORE INSERT STATEMENT", "AFTER INSERT STATEMENT"])
 def test_triggers_of_the_statement(engine: Engine, session: Session, write: Way, when: str) -> None:
-    """A trigger that runs once for a statement has run as often after a collision as without one."""
+    """A statement-level trigger fires as often with a collision as without one."""
     with engine.begin() as connection:
         make_trigger(connection, when, "INSERT INTO journal VALUES (NULL, 1)")
     store(session)
@@ -133,7 +133,7 @@ def test_triggers_of_the_statement(engine: Engine, session: Session, write: Way,
 
 @on("postgresql")
 def test_triggers_of_a_partition(engine: Engine, session: Session) -> None:
-    """A trigger of one partition counts as one of the table."""
+    """A trigger on a partition counts as a trigger on the table."""
     with engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE item")
         connection.exec_driver_sql(
@@ -157,12 +157,12 @@ def test_triggers_of_a_partition(engine: Engine, session: Session) -> None:
 @pytest.mark.parametrize("rows", [1, 2])
 @each_way(flush, execute)
 def test_trigger_that_stores_the_row_elsewhere(engine: Engine, session: Session, write: Way, rows: int) -> None:
-    """A row that a trigger stores in a child of the table, and keeps out of the table itself, is stored once."""
+    """A row that a trigger redirects to a child table, away from the table itself, is stored once."""
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE item_2026 () INHERITS (item)")
         make_trigger(connection, what="INSERT INTO item_2026 VALUES (NEW.*); RETURN NULL")
     try:
-        # with keys of the program, because a trigger that returns NULL returns no key
+        # with explicit keys, because the INSERT returns no key if the trigger returns NULL
         write(session, Item, [{"id": number, "number": number} for number in range(rows)])
         assert list(session.scalars(text("SELECT number FROM item ORDER BY number"))) == list(range(rows))
     finally:
@@ -173,7 +173,7 @@ def test_trigger_that_stores_the_row_elsewhere(engine: Engine, session: Session,
 
 @on("postgresql")
 def test_no_id_left(engine: Engine) -> None:
-    """A row that gets no id at all leaves nothing of what the triggers wrote, and the transaction goes on."""
+    """If no free id is found for a row, nothing that its triggers wrote remains, and the transaction goes on."""
     guard.install(engine)
     with engine.begin() as connection:
         make_trigger(connection, table="small")
@@ -189,7 +189,7 @@ def test_no_id_left(engine: Engine) -> None:
 def test_role_that_may_not_read_the_catalog(
     engine: Engine, session: Session, new_engine: Callable[..., Engine]
 ) -> None:
-    """Where the catalog of triggers is closed to the role, collisions are retried all the same."""
+    """If the role may not read the catalog of triggers, collisions are still retried."""
     store(session)
     with user_with(engine, "ALL", "item") as url:
         with engine.begin() as connection:
@@ -205,7 +205,7 @@ def test_role_that_may_not_read_the_catalog(
 
 @on("postgresql")
 def test_triggers_of_the_table_that_is_written(engine: Engine, session: Session) -> None:
-    """The triggers are those of the table in the schema that the statement goes to, and not of its namesake."""
+    """Triggers are looked up for the table that the statement writes to, not for its namesake in another schema."""
     name = f"public_id_other_{os.getpid()}"
     there = engine.execution_options(schema_translate_map={None: name})
     with engine.begin() as connection:
@@ -227,12 +227,12 @@ def test_triggers_of_the_table_that_is_written(engine: Engine, session: Session)
             connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
 
 
-# --- triggers that write to a table with an index of its own, and those that change ids
+# --- triggers that write to a table with a unique index, and triggers that change ids
 
 
 @pytest.fixture
 def unique_journal(engine: Engine, request: pytest.FixtureRequest) -> None:
-    """A trigger that writes each time the value that the journal, whose index has the given name, has already."""
+    """Create a trigger whose INSERT always violates the journal's unique index, which has the given name."""
     with engine.begin() as connection:
         connection.exec_driver_sql(f"CREATE UNIQUE INDEX {request.param} ON journal (public_id)")
         connection.exec_driver_sql("INSERT INTO journal VALUES ('x', 0)")
@@ -244,7 +244,7 @@ def unique_journal(engine: Engine, request: pytest.FixtureRequest) -> None:
 def test_trigger_that_violates_the_constraint_of_another_table(
     session: Session, unique_journal: None, write: Way
 ) -> None:
-    """A trigger's row that repeats the public id of its own table is no collision of the row that has fired it."""
+    """If a trigger violates the unique index of another table, the error is not taken for a collision."""
     with pytest.raises(IntegrityError):
         write(session, Item, ROWS)
     session.rollback()
@@ -258,8 +258,8 @@ def test_trigger_that_violates_the_constraint_of_another_table(
 def test_index_of_the_same_name_in_another_table(
     session: Session, unique_journal: None, request: pytest.FixtureRequest
 ) -> None:
-    """On MySQL and MariaDB, two tables may have indexes of one name: that of the other table is no collision."""
-    if session.get_bind().dialect.name == "mariadb":  # whose message does not name the table
+    """On MySQL and MariaDB, a violation of another table's index of the same name is no collision."""
+    if session.get_bind().dialect.name == "mariadb":  # its error message does not name the table
         defect = known_defect("edge", "a violation of the other table is taken for ours", raises=PublicIdCollision)
         request.applymarker(defect)
     with pytest.raises(IntegrityError):
@@ -270,8 +270,8 @@ def test_index_of_the_same_name_in_another_table(
 @fast_ways
 @on("postgresql")
 def test_trigger_that_changes_ids(engine: Engine, session: Session) -> None:
-    """Rows whose ids a trigger changes are not written twice when another row of the flush collides."""
-    [taken] = flush_one(session, Item, ROWS)  # a table is asked for its triggers once
+    """Rows whose ids a trigger changes are not stored twice when another row of the flush collides."""
+    [taken] = flush_one(session, Item, ROWS)  # the triggers of a table are looked up only once
     session.commit()
     with engine.begin() as connection:
         own = "NEW.public_id := md5(random()::text)::char(12)"
@@ -283,7 +283,7 @@ def test_trigger_that_changes_ids(engine: Engine, session: Session) -> None:
     assert session.execute(text("SELECT count(*) FROM item")).scalar() == 1
 
 
-# --- constraints that PostgreSQL checks late
+# --- deferrable constraints of PostgreSQL
 
 DEFERRABLE = {
     "key": "CREATE TABLE item (id serial, {}, UNIQUE (public_id), PRIMARY KEY (id) DEFERRABLE)",
@@ -300,7 +300,7 @@ DEFERRABLE = {
 @each_flush
 @pytest.mark.parametrize("definition", DEFERRABLE)
 def test_deferrable_constraint(engine: Engine, session: Session, write: Way, definition: str) -> None:
-    """PostgreSQL refuses ON CONFLICT there; the database is asked, so that no model has to declare the constraint."""
+    """Deferrable constraints, which ON CONFLICT does not support, are detected without a declaration in the model."""
     columns = 'public_id varchar(12) COLLATE "C" NOT NULL, number int'
     with engine.begin() as connection:
         connection.exec_driver_sql(f"DROP TABLE item; {DEFERRABLE[definition].format(columns)}")

@@ -1,4 +1,4 @@
-"""Two sessions on one connection, one of which flushes inside the flush of the other: each keeps its own ids."""
+"""Two sessions on one connection, one of which flushes inside the other's flush: each keeps its own ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("stored")]
 
 @pytest.fixture
 def stored(members: None, session: Session) -> None:
-    """One row, whose id will be drawn again."""
+    """Store one row, whose id will be generated again."""
     session.add(User(public_id=A, email="stored"))
     session.commit()
 
@@ -34,10 +34,10 @@ def inner_session(
     when: Literal["before_insert", "after_insert"] = "before_insert",
     **options: Any,
 ) -> Iterator[None]:
-    """Let *write* use another session on the same connection whenever a row of *model* is flushed, as audit logs do.
+    """Call *write* with another session on the same connection whenever a *model* is flushed, like an audit log.
 
-    Rows that *write* itself flushes call it no more. *options* are those of the session, whose transaction is a
-    savepoint; *write* commits it, or it is rolled back.
+    Rows that *write* itself flushes do not call it again. *options* are passed to the session, which works in a
+    savepoint: if *write* does not commit, it is rolled back.
     """
     is_inside = False
 
@@ -60,7 +60,7 @@ def inner_session(
 
 
 def committed(write: Way, rows: int) -> Callable[[Session], None]:
-    """Return a function that writes animals, and commits."""
+    """Return a function that writes animals and commits."""
 
     def act(inner: Session) -> None:
         write(inner, Animal, [{"name": str(number)} for number in range(rows)])
@@ -96,7 +96,7 @@ INNER = {
 @pytest.mark.parametrize("write", INNER.values(), ids=INNER)
 @pytest.mark.parametrize("number", [1, 3])
 def test_collision_of_the_outer_flush(session: Session, write: Callable[..., None], number: int, when: Any) -> None:
-    """Rows that an inner session has written meanwhile do not keep a collision of the outer flush from its retry."""
+    """A collision of the outer flush is retried although an inner session has written rows in the meantime."""
     with testing.fixed_ids(User, A, B, C, D), inner_session(User, write, when=when):
         users = flush(session, User, [{}] * number)
 

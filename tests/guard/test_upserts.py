@@ -1,4 +1,4 @@
-"""Upserts leave the id of an existing row alone, and INSERT … FROM SELECT does not give all rows the same one."""
+"""Upserts keep the id of an existing row, and INSERT … FROM SELECT does not give all rows the same id."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Base(DeclarativeBase):
 
 
 class User(PublicIdMixin, Base):
-    """Has no column that the rows of an upsert leave out: on MySQL, it could not be set to what was inserted."""
+    """Every column is part of an upsert, because MySQL cannot set a column to ``inserted`` if the rows omit it."""
 
     __tablename__ = "user"
     email: Mapped[str] = mapped_column(String(50), unique=True)
@@ -40,7 +40,7 @@ class User(PublicIdMixin, Base):
 
 
 class Link(Base):
-    """A public id whose column has another name than its attribute, and another key."""
+    """A public id whose column has another name and key than its attribute."""
 
     __tablename__ = "link"
     id: Mapped[int] = bigint_key()
@@ -57,7 +57,7 @@ conflict_clauses = on("sqlite", "postgresql")
 
 @pytest.fixture(autouse=True)
 def tables(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """One stored user, written without a session, so that the engine is not guarded yet."""
+    """Store one user without a session, so that the engine is not guarded yet."""
     create(Base.metadata)
     configure_mappers()
     with engine.begin() as connection:
@@ -71,13 +71,13 @@ def stored(engine: Engine) -> list[Any]:
 
 
 def insert_of(engine: Engine, target: Any) -> Any:
-    """The INSERT of the dialect, which has the clauses of upserts."""
+    """Return the dialect's own INSERT, which has the clauses for upserts."""
     name = {"mariadb": "mysql"}.get(engine.name, engine.name)
     return import_module(f"sqlalchemy.dialects.{name}").insert(target)
 
 
 def upsert(engine: Engine, target: Any, set_: Callable[[Any], Any], unique: str = "email") -> Any:
-    """INSERT into *target*; where the row is there already, set what *set_* makes of the columns offered."""
+    """Return an upsert into *target*; *set_* computes the SET of existing rows from the columns of the new row."""
     statement = insert_of(engine, target)
     if engine.name in {"mysql", "mariadb"}:
         return statement.on_duplicate_key_update(set_(statement.inserted))
@@ -118,7 +118,7 @@ ROWS = {"one row": SAME, "rows": [NEW, SAME]}
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("way", WAYS)
 def test_setting_all_columns_is_refused(engine: Engine, way: str, rows: str) -> None:
-    """``set_={c.name: c for c in excluded}`` would give the existing row a new id: refused, and nothing is written."""
+    """``set_={c.name: c for c in excluded}`` would replace the id of an existing row: it raises, and writes nothing."""
     send, target = WAYS[way]
     with pytest.raises(ImmutablePublicId, match="would give an existing User a new public_id") as caught:
         send(engine, upsert(engine, target, ROTATIONS["all columns"]), ROWS[rows])
@@ -133,7 +133,7 @@ def test_setting_all_columns_is_refused(engine: Engine, way: str, rows: str) -> 
 @pytest.mark.parametrize("values", [SAME, SAME | {"public_id": B}], ids=["made id", "given id"])
 @pytest.mark.parametrize("rotation", ROTATIONS)
 def test_setting_the_id_is_refused(engine: Engine, rotation: str, values: dict[str, Any]) -> None:
-    """Whatever else is set, however the column is named, whatever the id is set to, and whether the row brings one."""
+    """An upsert that sets the id raises, however it names the column, and whether or not the row has an id."""
     with pytest.raises(ImmutablePublicId):
         through_session(engine, upsert(engine, User, ROTATIONS[rotation]), values)
 
@@ -142,7 +142,7 @@ def test_setting_the_id_is_refused(engine: Engine, rotation: str, values: dict[s
 
 @pytest.mark.parametrize("key", ["long_key", Link.long], ids=["key", "attribute"])
 def test_setting_a_renamed_column_is_refused(engine: Engine, key: Any) -> None:
-    """A public id whose column has another name than its attribute is watched as well."""
+    """A public id whose column has another name than its attribute is protected as well."""
     statement = upsert(engine, Link, lambda new: {key: new.long_key}, unique="url")
     with pytest.raises(ImmutablePublicId, match="would give an existing Link a new long_text"):
         through_session(engine, statement, {"url": "https://example.org"})
@@ -150,7 +150,7 @@ def test_setting_a_renamed_column_is_refused(engine: Engine, key: Any) -> None:
 
 @on("sqlite")
 def test_message_beside_a_broken_model(engine: Engine) -> None:
-    """A model of another base that cannot be configured does not hide the error."""
+    """A model of another base that cannot be configured does not replace the error."""
 
     class Own(DeclarativeBase): ...
 
@@ -169,7 +169,7 @@ def test_message_beside_a_broken_model(engine: Engine) -> None:
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("way", WAYS)
 def test_existing_row_keeps_its_id(engine: Engine, way: str, rows: str) -> None:
-    """An upsert as the message advises it updates the row, which keeps its key and its id."""
+    """An upsert written as the message advises updates the row, which keeps its key and its id."""
     send, target = WAYS[way]
     statement = upsert(engine, target, lambda new: {c.name: c for c in new if c.name not in ("id", "public_id")})
     send(engine, statement, ROWS[rows])
@@ -184,7 +184,7 @@ def test_existing_row_keeps_its_id(engine: Engine, way: str, rows: str) -> None:
 @pytest.mark.parametrize("is_update", [True, False], ids=["update", "do nothing"])
 @pytest.mark.parametrize("rows", [NEW, [NEW, SAME]], ids=["one row", "rows"])
 def test_collision_in_an_upsert_is_retried(engine: Engine, rows: Any, is_update: bool) -> None:
-    """The made id of a new row may collide while the upsert looks at another column: the row is not lost."""
+    """If the generated id of a new row collides in an upsert on another column, the row is retried, not lost."""
     update_name = upsert(engine, User, lambda new: {"name": new.name})
     with testing.collisions(User, A, times=2):
         through_session(engine, update_name if is_update else do_nothing(engine, index_elements=["email"]), rows)
@@ -192,11 +192,11 @@ def test_collision_in_an_upsert_is_retried(engine: Engine, rows: Any, is_update:
     assert {row[2] for row in stored(engine)} == {"ada@example.org", "grace@example.org"}
 
 
-# --- inside of another statement
+# --- inside another statement
 
 
 def rotation(engine: Engine, target: Any, **values: Any) -> Any:
-    """An upsert of one row, with everything updated."""
+    """Return an upsert of one row that sets all columns."""
     return upsert(engine, target, ROTATIONS["all columns"]).values(**(SAME | values))
 
 
@@ -215,7 +215,7 @@ WRAPPED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("given", [{}, {"public_id": B}], ids=["made id", "given id"])
 @pytest.mark.parametrize("form", WRAPPED)
 def test_upsert_in_a_cte_is_refused(engine: Engine, form: str, given: dict[str, Any]) -> None:
-    """An upsert in a WITH clause, of whatever statement, would change the id just as well."""
+    """An upsert that sets the id raises inside the WITH clause of any statement, too."""
     send, target = WAYS["insert(table) through a session" if given else "insert(Model) through a session"]
     with pytest.raises(ImmutablePublicId, match="would give an existing User a new public_id") as caught:
         send(engine, WRAPPED[form](rotation(engine, target, **given)), None)
@@ -226,7 +226,7 @@ def test_upsert_in_a_cte_is_refused(engine: Engine, form: str, given: dict[str, 
 
 @on("postgresql")
 def test_upsert_in_a_cte(engine: Engine) -> None:
-    """One that leaves the id alone updates the row, each time that it is executed."""
+    """An upsert in a CTE that does not set the id updates the row each time it is executed."""
     inner = upsert(engine, User, lambda new: {"name": new.name}).values(**SAME).returning(table.c.public_id)
     statement = select(inner.cte("done"))
     with Session(engine) as session, session.begin():
@@ -238,7 +238,7 @@ def test_upsert_in_a_cte(engine: Engine) -> None:
 @on("sqlite", "postgresql", "mariadb")
 @pytest.mark.parametrize("given", [{}, {"public_id": B}], ids=["made id", "given id"])
 def test_upsert_that_is_read_as_entities_is_refused(engine: Engine, given: dict[str, Any]) -> None:
-    """``select(Model).from_statement(insert…)`` is that INSERT."""
+    """``select(Model).from_statement(insert…)`` raises as the INSERT itself does."""
     statement = select(User).from_statement(rotation(engine, User, **given).returning(User))
     with pytest.raises(ImmutablePublicId):
         through_session(engine, statement, None)
@@ -249,7 +249,7 @@ def test_upsert_that_is_read_as_entities_is_refused(engine: Engine, given: dict[
 @conflict_clauses
 @pytest.mark.parametrize("wrap", [lambda inner: inner, select(User).from_statement], ids=["INSERT", "from_statement"])
 def test_upserted_object_shows_the_id_of_its_row(engine: Engine, wrap: Callable[[Any], Any]) -> None:
-    """With ``returning(Model)`` the object has the id the row had, not the one that was made for the INSERT."""
+    """With ``returning(Model)`` the object has the existing row's id, not the one generated for the INSERT."""
     inner = upsert(engine, User, lambda new: {"name": new.name}).values(**SAME)
     with Session(engine) as session:
         user = session.scalars(wrap(inner.returning(User))).one()
@@ -268,7 +268,7 @@ def do_nothing(engine: Engine, **target: Any) -> Any:
 @pytest.mark.parametrize("target", [{}, {"index_elements": ["email"]}], ids=["no target", "target"])
 @pytest.mark.parametrize("rows", ROWS)
 def test_do_nothing_of_the_caller(engine: Engine, target: dict[str, Any], rows: str) -> None:
-    """The caller's own DO NOTHING does what it says: the existing row stays as it is, new ones are written."""
+    """The caller's own DO NOTHING works as usual: the existing row is unchanged, and new rows are stored."""
     through_session(engine, do_nothing(engine, **target), ROWS[rows])
 
     assert ADA in stored(engine)
@@ -287,7 +287,7 @@ def test_insert_ignore_of_the_caller(engine: Engine) -> None:
 
 
 def copies(*names: str) -> Any:
-    """SELECT the stored users under other addresses and ids, of these the columns *names*."""
+    """Return a SELECT of the columns *names* from the stored users, with other addresses and ids."""
     made = {
         "email": (literal("copy of ") + table.c.email).label("email"),
         "name": table.c.name,
@@ -298,7 +298,7 @@ def copies(*names: str) -> Any:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_from_select_without_ids_is_refused(engine: Engine, way: str) -> None:
-    """Every row would get the one id that is made for the statement; the message says what to do instead."""
+    """INSERT … FROM SELECT raises, as every row would get the same id; the message says what to do instead."""
     send, target = WAYS[way]
     statement = insert(target).from_select(["email", "name"], copies("email", "name"))
     with pytest.raises(ConfigurationError, match=r"same public_id.*Read the rows and insert them") as caught:
@@ -310,7 +310,7 @@ def test_from_select_without_ids_is_refused(engine: Engine, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_from_select_with_ids(engine: Engine, way: str) -> None:
-    """A SELECT that brings the ids may be inserted."""
+    """INSERT … FROM SELECT is allowed if the SELECT contains the ids."""
     send, target = WAYS[way]
     names = ["email", "name", "public_id"]
     send(engine, insert(target).from_select(names, copies(*names)), None)
@@ -319,7 +319,7 @@ def test_from_select_with_ids(engine: Engine, way: str) -> None:
 
 
 def test_from_select_without_defaults(engine: Engine) -> None:
-    """Where the caller turns the column defaults off, the database refuses the missing id."""
+    """If the caller turns off column defaults, the database rejects the missing id."""
     statement = insert(User).from_select(["email", "name"], copies("email", "name"), include_defaults=False)
     with pytest.raises(DBAPIError, match="public_id"):
         through_session(engine, statement, None)
@@ -327,7 +327,7 @@ def test_from_select_without_defaults(engine: Engine) -> None:
 
 @on("postgresql")
 def test_from_select_in_a_cte_is_refused(engine: Engine) -> None:
-    """The one id that is made for the statement would be that of every row there, too."""
+    """INSERT … FROM SELECT inside a CTE raises as well, as every row would get the same id."""
     inner = insert(User).from_select(["email", "name"], copies("email", "name")).returning(table.c.public_id)
     with pytest.raises(ConfigurationError, match=r"same public_id.*Read the rows and insert them"):
         through_session(engine, select(inner.cte("done")), None)
@@ -339,7 +339,7 @@ def test_from_select_in_a_cte_is_refused(engine: Engine) -> None:
 
 
 def upsert_many(engine: Engine) -> int:
-    """Send an upsert of 50 rows whose SET reads the new row. Return how many INSERTs the server has executed."""
+    """Execute an upsert of 50 rows whose SET reads the new row; return how many INSERTs the server has executed."""
     statement = upsert(engine, table, lambda new: {"name": new.name})
     count = text("SHOW SESSION STATUS LIKE 'Com_insert'")
     with engine.begin() as connection:
@@ -352,7 +352,7 @@ def upsert_many(engine: Engine) -> int:
 
 @on("mysql", "mariadb")
 def test_upsert_of_many_rows(engine: Engine) -> None:
-    """An upsert of many rows is as many statements with the guard as without."""
+    """An upsert of many rows takes as many statements with the guard as without it."""
     guard.uninstall(engine)
     without_guard = upsert_many(engine)
     guard.install(engine)
@@ -362,7 +362,7 @@ def test_upsert_of_many_rows(engine: Engine) -> None:
 
 @on("sqlite")
 def test_count_of_rows_that_are_skipped(engine: Engine) -> None:
-    """``result.rowcount`` leaves out the rows that ON CONFLICT DO NOTHING has skipped."""
+    """``result.rowcount`` does not count the rows that ON CONFLICT DO NOTHING has skipped."""
     guard.install(engine)
     with engine.connect() as connection:
         statement = do_nothing(engine, index_elements=["email"])

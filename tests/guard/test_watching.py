@@ -24,7 +24,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 def test_replaced_ids(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    """Each replaced id is logged with its table and the number of tries, without the id, and counted."""
+    """Each replaced id is counted, and logged with its table and the number of tries but without the id itself."""
     before = guard.collisions()
     with caplog.at_level(logging.DEBUG, NAME):
         session.add(User(public_id=A))
@@ -37,14 +37,14 @@ def test_replaced_ids(session: Session, caplog: pytest.LogCaptureFixture) -> Non
         session.execute(insert(User), [{"name": "1"}, {"name": "2"}])
 
     message = "user: a public_id was already taken, and was replaced (try {})"
-    assert logged(caplog)[0] == ("INFO", message.format(2))  # the second A is not sent again
+    assert logged(caplog)[0] == ("INFO", message.format(2))  # the second A is skipped without another INSERT
     assert logged(caplog)[-1] == ("INFO", message.format(1))
     assert guard.collisions()["user"] - before.get("user", 0) == len(logged(caplog)) == 2
     assert A not in caplog.text
 
 
 def test_row_without_an_id(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    """A row that has used up its retries is an error in the log, too."""
+    """Running out of retries is also logged as an error."""
     flush(session, Tiny, numbers(36))
     caplog.clear()  # many of these rows collided
     with caplog.at_level(logging.ERROR, NAME), pytest.raises(PublicIdCollision):
@@ -54,7 +54,7 @@ def test_row_without_an_id(session: Session, caplog: pytest.LogCaptureFixture) -
 
 
 def test_database_without_a_retry(caplog: pytest.LogCaptureFixture) -> None:
-    """Guarding an engine whose collisions are not retried logs one warning."""
+    """Guarding an engine for which collisions cannot be retried logs one warning."""
     driver = SimpleNamespace(paramstyle="pyformat", __version__="2.3.13", Error=Exception)
     engine = create_engine("mssql+pymssql://", module=driver)
     with caplog.at_level(logging.WARNING, NAME):
@@ -71,6 +71,6 @@ def test_database_without_a_retry(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("target", ["sqlite://", None, Session()], ids=["text", "None", "session"])
 def test_no_engine(target: Any) -> None:
-    """The guard is for engines; anything else is refused."""
+    """The guard accepts only engines."""
     with pytest.raises(TypeError, match="expected an Engine or an AsyncEngine"):
         guard.install(target)

@@ -1,4 +1,4 @@
-"""What tests of the ORM share."""
+"""Fixtures of the ORM tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.ways import flush
 
 @pytest.fixture
 def user(session: Session, members: None) -> User:
-    """A stored user, loaded, whose public id is A."""
+    """Return a stored and loaded user whose public id is A."""
     [user] = flush(session, User, [{"name": "Ada", "public_id": A}])
     session.commit()
     session.refresh(user)

@@ -1,4 +1,4 @@
-"""Ids that a column default makes inside an INSERT, in models of every kind: object and row agree, collisions end."""
+"""Ids from a column default inside an INSERT, in all kinds of models: object and row agree, collisions are retried."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NANO, UUID = NanoId(), Uuid7()
 
 
 class Page(Base):
-    """Its key is its public id, and the database makes a value besides: the rows that come back are matched by it."""
+    """The public id is the primary key; as the database also fills a column, returned rows are matched by it."""
 
     __tablename__ = "page"
     public_id: Mapped[str] = mapped_column(PublicIdType(NANO), default=NANO.generate, primary_key=True)
@@ -47,7 +47,7 @@ class Page(Base):
 
 
 class Device(Base):
-    """The same, with ids that are stored as numbers."""
+    """Like :class:`Page`, with ids that are stored as numbers."""
 
     __tablename__ = "device"
     public_id: Mapped[str] = mapped_column(PublicIdType(UUID), default=UUID.generate, primary_key=True)
@@ -73,7 +73,7 @@ BINARY_KEY = pytest.mark.skipif(
 @each_way(flush, insert_in_bulk)
 @pytest.mark.parametrize("model", [Page, pytest.param(Device, marks=BINARY_KEY)])
 def test_public_id_as_the_key(session: Session, model: Any, write: Way) -> None:
-    """A collision among rows whose key is their public id is retried, and each object has its row."""
+    """A collision is retried if the public id is the primary key, and each object belongs to its own row."""
     [first] = flush(session, model, [{"name": "first"}])
     with testing.collisions(model, first.public_id):
         objects = write(session, model, [{"name": str(number)} for number in range(5)])
@@ -87,9 +87,9 @@ def test_public_id_as_the_key(session: Session, model: Any, write: Way) -> None:
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("model", [Page, Device])
 def test_equal_ids_as_the_key(session: Session, model: Any) -> None:
-    """Rows of one INSERT whose key is their public id, and that a default of one's own has made twice, are refused.
+    """A flush raises if a column default of the program generates the same primary key twice for one INSERT.
 
-    SQLAlchemy has noted the two as the same row before the INSERT. A database without RETURNING stores them one by one.
+    SQLAlchemy matches rows by key before the INSERT. Without RETURNING, rows are stored one by one.
     """
     is_matched = session.get_bind().dialect.insert_executemany_returning
     twice = [model.public_id.type.id_format.generate()] * 2
@@ -100,7 +100,7 @@ def test_equal_ids_as_the_key(session: Session, model: Any) -> None:
 @EVERYWHERE
 @pytest.mark.parametrize("rows", [1, 3])
 def test_joined_subclass_by_a_statement(create: Callable[[MetaData], None], session: Session, rows: int) -> None:
-    """``insert(Subclass)`` writes the table of the base by itself: a collision there is retried."""
+    """``insert(Subclass)`` also writes to the base table, and a collision there is retried."""
     create(members.Base.metadata)
     [first] = flush(session, members.Animal, [{"name": "first"}])
     with testing.collisions(members.Animal, first.public_id, times=2):
@@ -124,7 +124,7 @@ DEFAULTS = {
 @on("sqlite")
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_default_of_the_program(session: Session, name: str) -> None:
-    """A default in SQL, or a class of typed ids, makes the ids of many objects; each shows that of its row."""
+    """A default that is an SQL expression or a typed id class generates ids, and each object shows its row's id."""
     format, default, kind = DEFAULTS[name]
 
     class Own(DeclarativeBase): ...
@@ -144,7 +144,7 @@ def test_default_of_the_program(session: Session, name: str) -> None:
 
 @on("sqlite")
 def test_default_that_is_called_elsewhere(session: Session) -> None:
-    """SQLAlchemy can execute the default of a column by itself, form libraries call it, pickled tables have it."""
+    """The column default can be executed by SQLAlchemy, called by a form library, and pickled with the table."""
     members.Base.metadata.create_all(session.connection())
     default = members.User.__table__.c.public_id.default
     made = session.scalar(default), default.arg(None), default.arg(session)
@@ -159,7 +159,7 @@ def test_default_that_is_called_elsewhere(session: Session) -> None:
 @fast_ways
 @on("sqlite")
 def test_public_id_that_is_added_late(session: Session, statements: Statements) -> None:
-    """A public id that a configured model is given is protected, inserted and read like any other."""
+    """A public id added to a configured model is protected, inserted and looked up like any other."""
 
     class Own(DeclarativeBase): ...
 
@@ -171,7 +171,7 @@ def test_public_id_that_is_added_late(session: Session, statements: Statements) 
     session.execute(text("CREATE TABLE note (id INTEGER PRIMARY KEY, name TEXT, public_id TEXT UNIQUE)"))
     [before] = flush(session, Note, [{"name": "before"}])
     Note.public_id = public_id_column(NanoId(prefix="late_note"))
-    assert before.public_id is None  # that of a stored row is not made up
+    assert before.public_id is None  # no id is generated for a stored row
     statements.clear()
     notes = flush(session, Note, [{"name": str(number)} for number in range(3)])
     assert len(statements) == 1

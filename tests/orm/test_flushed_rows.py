@@ -1,4 +1,4 @@
-"""Objects of one flush and their rows: matched by public id where one INSERT has many rows, and never otherwise."""
+"""Objects of one flush and their rows: matched by public id if one INSERT has many rows, and never otherwise."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Person(PublicIdMixin, Base):
 
 
 class Pair(PublicIdMixin, Base):
-    """Two public ids, each of 32."""
+    """Two public ids with 32 possible values each."""
 
     __tablename__ = "pair"
     __public_id__ = NARROW
@@ -55,7 +55,7 @@ class Pair(PublicIdMixin, Base):
 
 
 class Keyed(PublicIdColumnMixin, Base):
-    """A key of two columns, of which the database makes none."""
+    """A composite primary key of two columns, neither of which the database generates."""
 
     __tablename__ = "keyed"
     __public_id__ = NARROW
@@ -66,7 +66,7 @@ class Keyed(PublicIdColumnMixin, Base):
 
 
 class Lowered(TypeDecorator[str]):
-    """A type whose values are read through an SQL expression."""
+    """A type whose values are selected through an SQL expression."""
 
     impl = String(50)
     cache_ok = True
@@ -76,7 +76,7 @@ class Lowered(TypeDecorator[str]):
 
 
 class Tagged(PublicIdMixin, Base):
-    """Values that drivers do not take as they are, and values of the database, one of them read by an expression."""
+    """Values that need conversion for the driver, and server defaults, one of them selected through an expression."""
 
     __tablename__ = "tagged"
     __mapper_args__ = {"eager_defaults": True}  # noqa: RUF012  # SQLAlchemy's own annotation is an instance variable
@@ -99,7 +99,7 @@ def named(count: int) -> list[dict[str, Any]]:
 
 
 def check(session: Session, objects: list[Any]) -> None:
-    """Each object has the key and the name of the row with its public id."""
+    """Assert that each object has the key and the name of the row with its public id."""
     model = type(objects[0])
     keys = model.__mapper__.primary_key
     rows = {row[0]: tuple(row[1:]) for row in session.execute(select(model.public_id, model.name, *keys))}
@@ -110,7 +110,7 @@ def check(session: Session, objects: list[Any]) -> None:
 
 @pytest.mark.parametrize("format", FORMATS, ids=lambda each: getattr(each, "__name__", type(each).__name__))
 def test_formats(create: Callable[[MetaData], None], session: Session, format: Any) -> None:
-    """In a flush that needs several INSERTs, objects whose ids are taken get others, and each has its own row."""
+    """If a flush needs several INSERTs, taken ids are replaced, and each object belongs to its own row."""
     new = new_base()
 
     class Thing(PublicIdMixin, new):
@@ -128,7 +128,7 @@ def test_formats(create: Callable[[MetaData], None], session: Session, format: A
 
 
 def test_names_that_drivers_escape(create: Callable[[MetaData], None], session: Session) -> None:
-    """Many rows of a table whose columns have names that a parameter cannot have, with a collision."""
+    """Collisions are retried in tables whose column names cannot be used as parameter names."""
     new = new_base()
 
     class Odd(PublicIdColumnMixin, new):
@@ -157,7 +157,7 @@ def test_names_that_drivers_escape(create: Callable[[MetaData], None], session: 
 def test_column_that_is_called_like_the_id_of_another_row(
     create: Callable[[MetaData], None], session: Session, rows: int
 ) -> None:
-    """``insert().values([…])`` calls the ids of its rows so; in any other INSERT, such a column is no public id."""
+    """A column with a name that ``insert().values([…])`` uses for a parameter of an id is no public id."""
     new = new_base()
 
     class Odd(PublicIdMixin, new):
@@ -174,7 +174,7 @@ def test_column_that_is_called_like_the_id_of_another_row(
 
 
 def test_composite_keys(session: Session) -> None:
-    """With ids that collide in most flushes, objects with a key of two columns have their own rows."""
+    """Objects with a composite key belong to their own rows, although ids collide in most flushes."""
     number = 0
     for rows in (1, 8, 8, 8, 5):
         keys = range(number, number + rows)
@@ -184,7 +184,7 @@ def test_composite_keys(session: Session) -> None:
 
 @pytest.mark.parametrize("position", [0, 3, 4])
 def test_batches(session: Session, position: int) -> None:
-    """Each batch of a flush may have a collision, also the last one, which may have one row."""
+    """A collision is retried in any batch of a flush, including a last batch of one row."""
     session.connection(execution_options={"insertmanyvalues_page_size": 2})
     [taken] = flush(session, Person, named(1))
     ids = Ulid().generate_many(5)
@@ -195,7 +195,7 @@ def test_batches(session: Session, position: int) -> None:
 
 
 def test_values_that_are_converted(session: Session) -> None:
-    """A row whose id has collided has its values, and those that the database makes, as the others have them."""
+    """A row whose id has collided keeps its converted values and gets its server defaults like other rows."""
     [taken] = flush(session, Tagged, [{"tags": {}}])
     with testing.collisions(Tagged, taken.public_id, times=2):
         objects = flush(session, Tagged, [{"tags": {"number": [number]}} for number in range(30)])
@@ -208,7 +208,7 @@ def test_values_that_are_converted(session: Session) -> None:
 
 
 def test_given_id_beside_a_made_one(session: Session) -> None:
-    """Of two ids of a row, the made one is replaced, and the given one is not, in a flush of many rows."""
+    """If a row has a generated id and a given one, only the generated id is replaced in a flush of many rows."""
     flush(session, Pair, [{"public_id": "0", "share_id": "1"}])
     with testing.fixed_ids(Pair, "0", "2", "3", "4", attribute="public_id"):
         objects = flush(session, Pair, [{"name": share_id, "share_id": share_id} for share_id in "234"])
@@ -219,7 +219,7 @@ def test_given_id_beside_a_made_one(session: Session) -> None:
 
 
 def test_ids_that_are_unique_for_a_tenant(create: Callable[[MetaData], None], session: Session) -> None:
-    """Rows of one flush may have the same id where the program has made it unique together with another column."""
+    """Rows of one flush may share an id if the unique constraint includes another column."""
     new = new_base()
 
     class Tenanted(PublicIdMixin, new):
@@ -236,7 +236,7 @@ def test_ids_that_are_unique_for_a_tenant(create: Callable[[MetaData], None], se
 
 
 def test_expressions(session: Session) -> None:
-    """An object whose id is an SQL expression has its own row, between others."""
+    """An object whose id is an SQL expression belongs to its own row, among other objects."""
     objects = [Person(name=str(number)) for number in range(9)]
     objects[4].public_id = func.upper("01jd3v5xkq4b8y2n6m7r9s0tce")
     session.add_all(objects)
@@ -248,8 +248,8 @@ def test_expressions(session: Session) -> None:
 
 @fast_ways
 def test_ids_in_another_spelling(session: Session) -> None:
-    """Rows that are returned in the order of their parameters need ids as the format writes them, which SQLAlchemy
-    finds in the result: it says which one it has not found."""
+    """With ``sort_by_parameter_order``, ids must be written as the format writes them: SQLAlchemy looks for them
+    in the result, and names the one that it has not found."""
     if not session.get_bind().dialect.insert_executemany_returning_sort_by_parameter_order:
         pytest.skip(f"{session.get_bind().dialect.name} has no RETURNING")
     ids = Ulid().generate_many(20)
@@ -265,7 +265,7 @@ def test_ids_in_another_spelling(session: Session) -> None:
 
 @fast_ways
 def test_expressions_in_the_order_of_parameters(session: Session) -> None:
-    """Rows whose ids the database makes in their INSERT cannot be sorted by them: the INSERT is refused."""
+    """Rows cannot be sorted by ids that the database generates in their INSERT, so the INSERT is refused."""
     if not session.get_bind().dialect.insert_executemany_returning_sort_by_parameter_order:
         pytest.skip(f"{session.get_bind().dialect.name} has no RETURNING")
     expression: Any = insert(Person).values(public_id=func.upper(func.hex(func.randomblob(13))))
@@ -277,7 +277,7 @@ def test_expressions_in_the_order_of_parameters(session: Session) -> None:
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "SERIALIZABLE", "AUTOCOMMIT"])
 def test_collisions_among_many_rows(new_engine: Callable[..., Engine], engine: Engine, level: str) -> None:
-    """Collisions in a flush of many rows are retried at each isolation level, in two columns at once."""
+    """Collisions in a flush of many rows are retried in two columns at once, at each isolation level."""
     if engine.name == "sqlite" and level == "READ COMMITTED":
         pytest.skip("SQLite has no such level")
     own = new_engine(engine.dialect.name, engine.url, isolation_level=level)
@@ -290,7 +290,7 @@ def test_collisions_among_many_rows(new_engine: Callable[..., Engine], engine: E
 @on("postgresql")
 @pytest.mark.parametrize("form", ["{} -- app", "/* app RETURNING rows */ {}"])
 def test_statement_that_a_listener_changes(engine: Engine, session: Session, form: str) -> None:
-    """A listener may add a comment to the statement, whatever it says, and copy its parameters."""
+    """A listener may add any comment to the statement, and copy its parameters."""
 
     def comment(*args: Any) -> tuple[str, Any]:
         return form.format(args[2]), dict(args[3]) if isinstance(args[3], dict) else args[3]

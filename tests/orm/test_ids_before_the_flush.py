@@ -1,4 +1,4 @@
-"""The id of an object is known before the flush, checked where it is given, and its own until it is stored."""
+"""An object has its id before the flush; a given id is validated on assignment, and may change until it is stored."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
 pytestmark = pytest.mark.usefixtures("members")
 
 
-# --- made
+# --- generated
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("is_pending", [False, True])
 def test_early_id_is_the_stored_one(session: Session, is_pending: bool) -> None:
-    """The id that an object shows before the flush is the one its row gets, and reading it does not flush."""
+    """The id that an object shows before the flush is the one that is stored, and reading it does not flush."""
     user = User()
     if is_pending:
         session.add(user)
@@ -43,7 +43,7 @@ def test_early_id_is_the_stored_one(session: Session, is_pending: bool) -> None:
 
 @on("sqlite")
 def test_each_attribute_has_its_own_early_id(session: Session) -> None:
-    """An object with two public ids shows both, each in its own format, and stores what it has shown."""
+    """An object with two public ids shows each in its own format, and stores the ids it has shown."""
     link = Link()
     shown = link.short, link.long
     session.add(link)
@@ -57,7 +57,7 @@ def test_each_attribute_has_its_own_early_id(session: Session) -> None:
 @on("sqlite")
 @pytest.mark.parametrize("option", [load_only(User.name), defer(User.public_id)], ids=["load_only", "defer"])
 def test_no_early_id_for_a_loaded_object(session: Session, user: User, option: Any) -> None:
-    """A stored object whose id is not loaded loads it, rather than making one up."""
+    """Reading the unloaded id of a stored object loads it instead of generating one."""
     session.expunge_all()
     found = session.scalars(select(User).options(option)).one()
     assert "public_id" not in found.__dict__
@@ -85,7 +85,7 @@ def give(session: Session, public_id: str) -> None:
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("move", MOVES)
 def test_early_id_is_not_replaced(session: Session, user: User, move: str) -> None:
-    """An id that was read before the flush is a given one: however its object is written, a collision is an error."""
+    """An id that was read before the flush counts as given, so a collision raises whichever way the row is written."""
     with testing.collisions(User, A):
         early = User(name="Grace")
         assert early.public_id == A
@@ -102,7 +102,7 @@ def test_early_id_is_not_replaced(session: Session, user: User, move: str) -> No
 @on("sqlite")
 @pytest.mark.parametrize("bad", ["", "short", "A" * 12, f"{A}\n", 1, b"a" * 12, True])
 def test_malformed_id_is_refused(session: Session, bad: Any) -> None:
-    """What is not an id is refused where it is given, naming the attribute; the object stays usable."""
+    """A malformed id raises on assignment, with the name of the attribute, and the object stays usable."""
     with pytest.raises(InvalidPublicId) as caught:
         User(public_id=bad)
     assert ("User.public_id", bad) == (caught.value.field, caught.value.value)
@@ -124,7 +124,7 @@ DISCARDED: dict[str, Callable[[User], None]] = {
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("way", DISCARDED)
 def test_given_id_is_discarded(session: Session, user: User, way: str) -> None:
-    """After ``None`` or ``del`` the id is the library's again: the INSERT makes it, and replaces it if it collides."""
+    """After ``None`` or ``del`` the INSERT generates an id, and replaces it if it collides."""
     other = User(public_id=A)
     DISCARDED[way](other)
     if way == "None":
@@ -137,13 +137,13 @@ def test_given_id_is_discarded(session: Session, user: User, way: str) -> None:
     agree(session, [user, other])
 
 
-# --- stored no more
+# --- no longer stored
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("insert", [Session.add_all, bulk.insert])
 def test_objects_after_a_failed_flush(session: Session, insert: Callable[[Session, list[Any]], None]) -> None:
-    """Failed objects have no ids; those of the next flush, and they when they are added again, have those of rows."""
+    """Objects of a failed flush have no ids; when they are added again, they show the ids of their rows."""
     flush(session, User, [{"name": "taken", "email": "taken"}])
     failed = [User(name="failed", email="taken"), User(name="beside")]
     with pytest.raises(IntegrityError), session.begin_nested():
@@ -166,7 +166,7 @@ def test_objects_after_a_failed_flush(session: Session, insert: Callable[[Sessio
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("given", [None, B], ids=["its own", "another one"])
 def test_id_of_a_rolled_back_object(session: Session, given: str | None) -> None:
-    """A rollback takes the row away; the object keeps its id, as links may be out already, or is given another one."""
+    """After a rollback an object keeps its id, as links with it may be in use, unless it is given another one."""
     [user] = flush(session, User, [{}])
     made = user.public_id
     session.rollback()
@@ -181,7 +181,7 @@ def test_id_of_a_rolled_back_object(session: Session, given: str | None) -> None
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("given", [{}, {"public_id": A}], ids=["made", "given"])
 def test_id_that_is_taken_after_a_rollback(session: Session, given: dict[str, str]) -> None:
-    """An object that was rolled back keeps the id that it showed: if it is taken meanwhile, that is an error."""
+    """A rolled-back object keeps the id that it showed, and raises if it has been taken in the meantime."""
     [user] = flush(session, User, [given])
     shown = user.public_id
     session.rollback()
@@ -196,7 +196,7 @@ def test_id_that_is_taken_after_a_rollback(session: Session, given: dict[str, st
 
 @on("sqlite")
 def test_transient_copy_may_be_given_another_id(session: Session, user: User) -> None:
-    """``make_transient`` is SQLAlchemy's way to copy a row; the copy takes another id."""
+    """A row can be copied with ``make_transient`` if the copy is given another id."""
     session.expunge(user)
     make_transient(user)
     user.id = None
@@ -212,7 +212,7 @@ def test_transient_copy_may_be_given_another_id(session: Session, user: User) ->
 
 @on("sqlite")
 def test_stub_shows_the_id_of_its_row(session: Session) -> None:
-    """An object whose key is known shows the id of that row once it is attached."""
+    """An object made from a known key shows the id of its row once it is attached to a session."""
     execute(session, User, [{"id": 5, "public_id": A}])
     stub = User(id=5)
     make_transient_to_detached(stub)
@@ -224,7 +224,7 @@ def test_stub_shows_the_id_of_its_row(session: Session) -> None:
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("autoflush", [True, False])
 def test_one_object_merged_twice(session: Session, autoflush: bool, statements: Statements) -> None:
-    """``merge()`` of one new object, twice, makes two rows with two ids, and reads nothing."""
+    """Merging one new object twice stores two rows with two ids, without a SELECT."""
     session.autoflush = autoflush
     template = User()
     rows = [session.merge(template), session.merge(template)]
@@ -237,7 +237,7 @@ def test_one_object_merged_twice(session: Session, autoflush: bool, statements: 
 
 @EVERYWHERE
 def test_merged_object_has_the_id_of_its_row(session: Session) -> None:
-    """What ``merge()`` returns shows the id of the row, also if the flush had to replace it."""
+    """The result of ``merge()`` shows the id of its row, even if the flush had to replace it."""
     flush(session, User, [{"public_id": A}])
     session.commit()
     with testing.collisions(User, A):
@@ -252,7 +252,7 @@ def test_merged_object_has_the_id_of_its_row(session: Session) -> None:
 @pytest.mark.parametrize("state", ["loaded", "expired", "not in the session"])
 @pytest.mark.parametrize("given", [{}, {"public_id": A}], ids=["no id", "its own id"])
 def test_merge_by_key_leaves_the_id(session: Session, state: str, given: dict[str, str]) -> None:
-    """``merge()`` of an object with the key of a row, and without an id or with its own, leaves that of the row."""
+    """``merge()`` by key keeps the id of the row if the merged object has no id or the id of the row."""
     [user] = flush(session, User, [{"id": 5, "public_id": A}])
     session.commit()
     if state == "loaded":
@@ -269,7 +269,7 @@ def test_merge_by_key_leaves_the_id(session: Session, state: str, given: dict[st
 @pytest.mark.parametrize("model", [User, Dog])
 @pytest.mark.parametrize("return_defaults", [True, False])
 def test_rows_of_bulk_saved_objects(session: Session, model: type[User | Dog], return_defaults: bool) -> None:
-    """``bulk_save_objects()`` gives ids to the rows; only an object whose id was read before has that of its row."""
+    """``bulk_save_objects()`` stores ids, but only an object whose id was read before shows it."""
     objects = [model(), model(name="Ada"), model(name="Grace"), model()]
     shown = objects[1].public_id
     session.bulk_save_objects(objects, return_defaults=return_defaults)

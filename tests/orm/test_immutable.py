@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("members")
 @EVERYWHERE
 @pytest.mark.parametrize("new", [B, None], ids=["another id", "del"])
 def test_persistent_id_cannot_change(session: Session, user: User, new: str | None) -> None:
-    """Another id, and ``del``, are refused at once with all the facts; the object shows its id, and is not modified."""
+    """Another id and ``del`` raise at once with all the facts; the object keeps its id, and is not modified."""
     with pytest.raises(ImmutablePublicId) as caught:
         if new is None:
             del user.public_id
@@ -63,7 +63,7 @@ CHANGES: dict[str, Callable[[User], None]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("state", STATES)
 def test_stored_id_cannot_change(session: Session, user: User, state: str, change: str) -> None:
-    """Whatever an object of a stored row went through, and whatever its id would become, by the flush at the latest."""
+    """In any state of an object, changing its stored id in any way raises, at the latest in the flush."""
     target = STATES[state](session, user) or user
     before = set(stored(session, User).values())
     with pytest.raises(ImmutablePublicId):
@@ -78,7 +78,7 @@ def test_stored_id_cannot_change(session: Session, user: User, state: str, chang
 
 @on("sqlite")
 def test_id_that_cannot_be_loaded_cannot_change(session: Session, user: User) -> None:
-    """Another id for an object that left its session without its own is refused when a flush has a row to compare."""
+    """Another id on a detached object whose id was not loaded is refused in the flush, which reads the row."""
     session.expire(user)
     session.expunge(user)
     user.public_id = B
@@ -94,7 +94,7 @@ def test_id_that_cannot_be_loaded_cannot_change(session: Session, user: User) ->
 @on("sqlite")
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_merge_cannot_change_an_id(session: Session, user: User, is_loaded: bool) -> None:
-    """``merge()`` of an object with the key of a row and an id that was given or read, or None, is refused."""
+    """``merge()`` by key raises if the object has another id, whether given, read before or None."""
     read = User(id=user.id)
     assert read.public_id != A
     for changed in (User(id=user.id, public_id=B), User(id=user.id, public_id=None), read):
@@ -106,7 +106,7 @@ def test_merge_cannot_change_an_id(session: Session, user: User, is_loaded: bool
 
 @on("sqlite")
 def test_each_of_two_ids_is_immutable(session: Session) -> None:
-    """Each public id of a model is watched, also under another column name, and compared if it is not loaded."""
+    """Each public id of a model is protected, even if its column has another name or its value is not loaded."""
     [link] = flush(session, Link, [{}])
     session.commit()
     session.refresh(link)
@@ -133,7 +133,7 @@ UNLOADED: dict[str, Callable[[Session, User], Any]] = {
 @EVERYWHERE
 @pytest.mark.parametrize("state", UNLOADED)
 def test_same_id_may_be_assigned(session: Session, user: User, state: str, statements: Statements) -> None:
-    """Assigning the id of a row, as form libraries do, loads nothing, and the flush changes other columns only."""
+    """Assigning an object's own id, as form libraries do, loads nothing, and the flush updates only other columns."""
     target = UNLOADED[state](session, user)
     target = target if isinstance(target, User) else user
     statements.clear()
@@ -153,7 +153,7 @@ def test_same_id_may_be_assigned(session: Session, user: User, state: str, state
 
 @on("sqlite")
 def test_own_id_after_another_one(session: Session, user: User) -> None:
-    """Of two ids that are assigned while that of the row is not loaded, the last one counts."""
+    """If two ids are assigned while the stored one is not loaded, only the last one is compared with it."""
     session.expire(user)
     user.public_id = B
     user.public_id = A
@@ -164,7 +164,7 @@ def test_own_id_after_another_one(session: Session, user: User) -> None:
 
 @on("sqlite")
 def test_same_text_may_be_assigned_to_a_typed_id(session: Session) -> None:
-    """The plain text of a typed id is the same id; the attribute keeps its type."""
+    """Assigning the plain text of a typed id is no change, and the attribute keeps its type."""
     [team] = flush(session, Team, [{}])
     team.public_id = str(team.public_id)
 
@@ -173,7 +173,7 @@ def test_same_text_may_be_assigned_to_a_typed_id(session: Session) -> None:
 
 @on("sqlite")
 def test_same_id_may_be_assigned_to_rows_of_a_composite_key(session: Session) -> None:
-    """An id that is not loaded is compared with that of its own row, and not of one with the same first column."""
+    """An id assigned while it is not loaded is compared with the row of the whole composite key."""
     seats = {A: Seat(line=1, place=1, public_id=A), B: Seat(line=1, place=2, public_id=B)}
     session.add_all(seats.values())
     session.commit()
@@ -186,7 +186,7 @@ def test_same_id_may_be_assigned_to_rows_of_a_composite_key(session: Session) ->
 
 @on("sqlite")
 def test_subclass_compares_its_own_row(session: Session) -> None:
-    """The id of a joined subclass, assigned while it is not loaded, is compared with that of its own row."""
+    """An id assigned to a joined subclass while it is not loaded is compared with the object's own row."""
     dogs = flush(session, Dog, [{}, {}, {}])
     session.commit()
     ids = [each.public_id for each in dogs]
@@ -205,7 +205,7 @@ def test_subclass_compares_its_own_row(session: Session) -> None:
 @on("sqlite")
 @pytest.mark.parametrize("given", [None, A])
 def test_row_from_before_the_column_was_filled(session: Session, given: Any) -> None:
-    """A row without an id is given one, or asks for one by ``None``; a refresh of other attributes leaves it."""
+    """A stored row without an id accepts one, or gets one through ``None``; a partial refresh keeps it."""
     connection = session.connection()
     connection.execute(text("CREATE TABLE unfilled (id INTEGER PRIMARY KEY, public_id VARCHAR(12), name TEXT)"))
     connection.execute(text("INSERT INTO unfilled (id) VALUES (1)"))

@@ -1,4 +1,4 @@
-"""Validators, histories and events of the program: what they see of ids, given and made."""
+"""What the program's validators, attribute histories and events see of given and generated ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Base(DeclarativeBase):
 
 
 class Ticket(PublicIdMixin, Base):
-    """Four ids in all: aa, ab, ba and bb."""
+    """A table with only four possible ids: aa, ab, ba and bb."""
 
     __tablename__ = "ticket"
     __public_id__ = NanoId(length=2, alphabet="ab")
@@ -31,11 +31,11 @@ class Ticket(PublicIdMixin, Base):
 
 
 class Watched(PublicIdMixin, Base):
-    """Counts what its validator sees."""
+    """Records the values that its validator sees."""
 
     __tablename__ = "watched"
     name: Mapped[str | None] = mapped_column(String(9))
-    validated: list[str | None] = []  # noqa: RUF012  no column
+    validated: list[str | None] = []  # noqa: RUF012  not a column
 
     @validates("public_id")
     def look(self, key: str, value: str | None) -> str | None:
@@ -51,9 +51,9 @@ def tables(create: Callable[[MetaData], None]) -> None:
 
 @on("sqlite")
 def test_given_ids_are_seen_and_made_ones_are_not(session: Session, listen: Callable[..., None]) -> None:
-    """``@validates`` and the event ``set`` see an id that the caller assigns, and none that the library makes.
+    """``@validates`` and the event ``set`` see ids that the caller assigns, and none that are generated.
 
-    In ``after_flush`` a given id is in ``added``, and a made one in ``unchanged``, as defaults are.
+    In ``after_flush`` a given id is in ``added``, and a generated one in ``unchanged``, like any default.
     """
     assigned: list[Any] = []
     histories: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def test_given_ids_are_seen_and_made_ones_are_not(session: Session, listen: Call
 @on("sqlite")
 @pytest.mark.parametrize("name", ["before_insert", "after_insert", "before_flush"])
 def test_events_read_the_id(session: Session, listen: Callable[..., None], name: str) -> None:
-    """A listener to INSERTs, or to flushes, reads the id that the row gets."""
+    """Listeners to ``before_insert``, ``after_insert`` and ``before_flush`` read the id that is stored."""
     read: list[str] = []
     if name == "before_flush":
         listen(session, name, lambda session, *rest: read.extend(each.public_id for each in session.new))
@@ -92,9 +92,9 @@ def give_bb(mapper: object, connection: object, target: Any) -> None:
 
 @pytest.mark.parametrize("names", ["given made", "made given", "made given other"])
 def test_assigned_before_the_row(session: Session, listen: Callable[..., None], names: str) -> None:
-    """An id that ``before_insert`` assigns is kept, and a generated one that collides with it is replaced or refused.
+    """An id assigned in ``before_insert`` is kept, and a generated id that collides with it is replaced.
 
-    It is refused where the generated one is stored first: the given one is the duplicate then.
+    If the generated id is stored first, the given id is the duplicate, and the flush raises.
     """
     listen(Ticket, "before_insert", give_bb)
     drawn = {"made": "bb", "given": "aa", "other": "ab"}

@@ -1,4 +1,4 @@
-"""Every way to map a model: it is written, collides, and is read back, on every database."""
+"""Models mapped in every way are written, retried after a collision, and read back, on every database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def table_of(model: Any) -> Table:
 
 
 def round_trip(bind: Any, model: Any, attributes: dict[str, type[str]]) -> None:
-    """Objects of *model* are written, alone and together, with and without collisions, and found by each public id."""
+    """Write objects of *model*, alone and together, with and without collisions; find them by each public id."""
     with Session(bind) as session:
         objects = [model(name="first")]
         session.add_all(objects)
@@ -52,7 +52,7 @@ def round_trip(bind: Any, model: Any, attributes: dict[str, type[str]]) -> None:
 @pytest.mark.backend(name=FOR_SERVERS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_round_trip(engine: Engine, create: Callable[[MetaData], None], name: str) -> None:
-    """Whatever way a model is mapped, its objects get ids, collide, and are found again."""
+    """However a model is mapped, its objects get ids, are retried after a collision, and are found by their ids."""
     model, attributes = SHAPES[name]()
     create(table_of(model).metadata)
 
@@ -64,7 +64,7 @@ def test_round_trip(engine: Engine, create: Callable[[MetaData], None], name: st
 
 @pytest.fixture
 def other_schema(engine: Engine) -> Iterator[str]:
-    """A second schema: a database on MySQL and MariaDB, an attached file on SQLite."""
+    """Yield a second schema: a database on MySQL and MariaDB, an attached file on SQLite."""
     name = f"public_id_other_{os.getpid()}"
     if engine.dialect.name == "sqlite":
         path = f"{engine.url.database}.other"
@@ -81,7 +81,7 @@ def other_schema(engine: Engine) -> Iterator[str]:
 
 
 def boxes(**options: Any) -> Any:
-    """A model with one public id, and one that points to it."""
+    """Return a model with a public id, and a second one with a foreign key to it."""
 
     class Base(DeclarativeBase):
         metadata = MetaData(**options)
@@ -97,7 +97,7 @@ def boxes(**options: Any) -> Any:
 
 
 def test_schema(other_schema: str, engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """Tables of another schema, with a table of the same name in the default one."""
+    """Models of two schemas work side by side, although their tables have the same name."""
     here, there = boxes(), boxes(schema=other_schema)
     create(here[0].metadata)
     create(there[0].metadata)
@@ -107,7 +107,7 @@ def test_schema(other_schema: str, engine: Engine, create: Callable[[MetaData], 
 
 
 def test_schema_translate_map(other_schema: str, engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """Tables whose schema the engine decides: nothing of them is looked for in the default one."""
+    """If the engine translates the schema, everything is looked up in the translated one."""
     model, pointing = boxes()
     translated = engine.execution_options(schema_translate_map={None: other_schema})
     model.metadata.create_all(translated)

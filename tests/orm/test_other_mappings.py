@@ -1,4 +1,4 @@
-"""Models of other programs in the same process, and the ways of SQLAlchemy to map what is no table of its own."""
+"""Models of other libraries in the same process, and models that are not mapped to a table of their own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sqlalchemy_public_id.keys import cluster_key
 pytestmark = on("sqlite")
 
 
-# --- models on what is no table
+# --- models that are not mapped to a table
 
 SELECTABLES: dict[str, Callable[[Table], Any]] = {
     "labelled expression": lambda sale: select(func.coalesce(sale.c.year, 0).label("key")).group_by("key").subquery(),
@@ -44,7 +44,7 @@ SELECTABLES: dict[str, Callable[[Table], Any]] = {
 
 @pytest.mark.parametrize("way", SELECTABLES)
 def test_model_on_a_query(session: Session, way: str) -> None:
-    """A model without a public id may be mapped to a query, a text or a lightweight table."""
+    """A model without a public id may be mapped to a query, a textual SELECT or a lightweight table."""
     base = new_base()
     sale = Table("sale", base.metadata, Column("id", Integer, primary_key=True), Column("year", Integer))
     base.metadata.create_all(session.get_bind())
@@ -57,7 +57,7 @@ def test_model_on_a_query(session: Session, way: str) -> None:
 
 
 def test_model_on_a_query_of_a_model_with_a_public_id(session: Session) -> None:
-    """A model mapped to a query of another one reads its ids as they are, and makes none."""
+    """A model mapped to a query of another model reads its ids and generates none."""
 
     class Base(DeclarativeBase): ...
 
@@ -98,7 +98,7 @@ class Engineer(Employee):
 
 
 def test_abstract_concrete_base(session: Session) -> None:
-    """The tables of an ``AbstractConcreteBase`` have public ids of one prefix, found in the union of them and alone."""
+    """Models below an ``AbstractConcreteBase`` share a prefix, and are found through it or their own class."""
     Base.metadata.create_all(session.get_bind())
     staff = [Manager(), Engineer()]
     session.add_all(staff)
@@ -116,7 +116,7 @@ def test_abstract_concrete_base(session: Session) -> None:
 @pytest.mark.backend
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_pages_of_concrete_tables(session: Session, create: Callable[[MetaData], None], newest_first: bool) -> None:
-    """Pages of the union have each row once, although rows of different tables have equal keys."""
+    """Pages of the union contain each row once, although rows of different tables have equal keys."""
     create(Base.metadata)
     session.add_all([Manager() for _ in range(3)] + [Engineer() for _ in range(3)])
     session.commit()
@@ -130,7 +130,7 @@ def test_pages_of_concrete_tables(session: Session, create: Callable[[MetaData],
 
 
 def test_id_of_a_concrete_table(session: Session) -> None:
-    """An id that is assigned while it is not loaded is compared with that of the row in the table of its class."""
+    """An id assigned while it is not loaded is compared with the row in the table of the object's class."""
     Base.metadata.create_all(session.get_bind())
     staff = flush(session, Manager, [{"id": 1}]) + flush(session, Engineer, [{"id": 1}])
     ids = [each.public_id for each in staff]
@@ -157,7 +157,7 @@ HISTORY.indexes.clear()
 
 
 class UserHistory(PublicIdMixin):
-    """What a row was before. It has the mixin of the model, as in SQLAlchemy's example of versioned objects."""
+    """Earlier versions of a row, with the mixin of the model, as in SQLAlchemy's example of versioned objects."""
 
     __init__ = Base.__init__
 
@@ -170,7 +170,7 @@ COPY.append_constraint(UniqueConstraint("public_id"))
 
 
 class UserElsewhere(Base):
-    """The same table once more, as for a tenant."""
+    """A copy of the table, such as one for a tenant."""
 
     __table__ = COPY
 
@@ -183,12 +183,12 @@ def user(session: Session) -> User:
 
 
 def test_copied_table_claims_no_prefix(session: Session, user: User) -> None:
-    """A model on a copied table leaves the prefix to the model that declares it."""
+    """A model on a copied table does not claim the prefix of the original model."""
     assert lookup.resolve(session, user.public_id) is user
 
 
 def test_history_has_no_ids_of_its_own(session: Session, user: User) -> None:
-    """A row of a version table keeps what it was given; a second one with the same id is no collision."""
+    """A row of a version table keeps the id it was given, and several versions may share an id."""
     given = [{"id": user.id, "version": number, "public_id": user.public_id} for number in (1, 2)]
     versions = flush(session, UserHistory, given)
 
@@ -197,7 +197,7 @@ def test_history_has_no_ids_of_its_own(session: Session, user: User) -> None:
 
 
 def test_default_of_a_history_column_is_none(session: Session, user: User) -> None:
-    """The column default of the original makes no id for a row of the version table."""
+    """The copied column default generates no ids for rows of the version table."""
     session.connection().execute(insert(HISTORY), [{"id": 1, "version": 1}, {"id": 1, "version": 2}])
     flush(session, UserHistory, [{"id": 2, "version": 1}])
 
@@ -205,7 +205,7 @@ def test_default_of_a_history_column_is_none(session: Session, user: User) -> No
 
 
 def test_unique_copy_makes_ids(session: Session, user: User) -> None:
-    """A copy whose ids are unique makes them, as the original does."""
+    """A copied column that is unique generates ids like the original."""
     [row] = flush(session, UserElsewhere, [{}])
     session.connection().execute(insert(COPY), [{}, {}])
 
@@ -215,7 +215,7 @@ def test_unique_copy_makes_ids(session: Session, user: User) -> None:
 
 
 def test_copy_of_a_cluster_key(session: Session) -> None:
-    """The key in a version table is one that the database does not count up, so it gets no counter."""
+    """A cluster key that is copied to a version table does not autoincrement, so it gets no counter."""
 
     class Own(DeclarativeBase): ...
 
@@ -232,7 +232,7 @@ def test_copy_of_a_cluster_key(session: Session) -> None:
 
 
 def test_history_that_is_unique_with_the_version(session: Session) -> None:
-    """A copied column that is unique only together with another one generates no ids."""
+    """A copied column that is unique only together with another column generates no ids."""
 
     class Own(DeclarativeBase): ...
 

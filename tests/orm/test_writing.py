@@ -1,4 +1,4 @@
-"""Every way to write a row makes it a public id, keeps the one it was given, and checks it."""
+"""Every way to write a row generates a missing public id, keeps a given one, and validates it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ WAYS = [*UNIT_OF_WORK, *BULK, ways.execute, ways.execute_values, *CORE, *RETURNI
 
 
 def written_by(way: Way, session: Session, rows: Rows) -> dict[str, str]:
-    """Write *rows* in this way; the name → public id of the rows that are there afterwards."""
+    """Write *rows* with *way*; return name → public id of the rows in the table."""
     if way in RETURNING and not session.get_bind().dialect.insert_returning:
         pytest.skip("MySQL has no RETURNING")
     way(session, User, [dict(row) for row in rows])
@@ -79,20 +79,20 @@ GIVEN = [row | {"public_id": f"{number:012}"} for number, row in enumerate(NAMES
 
 @ways.each_way(*WAYS)
 def test_id_is_made(session: Session, write: Way) -> None:
-    """Rows that bring no id get one each."""
+    """Each row without an id gets a generated one."""
     check_made(written_by(write, session, NAMES))
 
 
 @ways.each_way(*WAYS)
 def test_given_id_is_kept(session: Session, write: Way) -> None:
-    """An id that the caller gives is the one that is stored."""
+    """An id given by the caller is stored unchanged."""
     assert {row["name"]: row["public_id"] for row in GIVEN} == written_by(write, session, GIVEN)
 
 
 @on("sqlite", "postgresql")
 @ways.each_way(*WAYS)
 def test_malformed_id_is_refused(session: Session, write: Way) -> None:
-    """A malformed id is an ``InvalidPublicId`` as such, not hidden in SQLAlchemy's error; nothing is written."""
+    """A malformed id raises ``InvalidPublicId``, not a StatementError of SQLAlchemy, and nothing is written."""
     with pytest.raises(InvalidPublicId) as caught:
         written_by(write, session, [*GIVEN[:2], NAMES[2] | {"public_id": "nonsense"}])
     session.rollback()
@@ -117,7 +117,7 @@ UPDATES: dict[str, Callable[[Session, int, str], Any]] = {
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("way", UPDATES)
 def test_update_changes_an_id_on_purpose(session: Session, way: str) -> None:
-    """An UPDATE statement checks an id, and gives it to the row, as the message of ``ImmutablePublicId`` says."""
+    """An UPDATE statement validates an id and stores it, as the message of ``ImmutablePublicId`` says."""
     [user] = flush(session, User, [{"public_id": A}])
     session.commit()
     with pytest.raises(InvalidPublicId) as caught:
@@ -135,19 +135,19 @@ def test_update_changes_an_id_on_purpose(session: Session, way: str) -> None:
 @on("sqlite", "postgresql")
 @ways.each_way(flush, merge, *BULK)
 def test_none_means_make_one(session: Session, write: Way) -> None:
-    """``public_id=None`` asks for an id: that is how dataclasses and SQLModel say that none was given."""
+    """``public_id=None`` generates an id, because dataclasses and SQLModel pass None for a missing one."""
     check_made(written_by(write, session, [row | {"public_id": None} for row in NAMES]))
 
 
 @ways.each_way(ways.execute_core, core_values)
 def test_null_in_core_is_refused_by_the_database(session: Session, write: Way) -> None:
-    """In a Core statement ``None`` is NULL, and the column is NOT NULL."""
+    """In a Core statement ``None`` is NULL, which the NOT NULL column rejects."""
     with pytest.raises(IntegrityError):
         write(session, User, [row | {"public_id": None} for row in NAMES])
 
 
 def test_typed_ids_are_written_as_text(session: Session) -> None:
-    """A typed id, made or given, is what the attribute shows, and its text is what the table holds."""
+    """A typed id, generated or given, is shown by the attribute and stored as text."""
     given = TeamId()
     teams = flush(session, Team, [{"name": "made"}, {"name": "given", "public_id": given}])
     session.commit()
@@ -161,7 +161,7 @@ def test_typed_ids_are_written_as_text(session: Session) -> None:
 
 @on("postgresql")
 def test_insert_in_a_cte(session: Session) -> None:
-    """An INSERT inside a WITH has its ids made as well."""
+    """An INSERT inside a CTE generates ids as well."""
     written = insert(User).values(name="Ada").returning(User.public_id).cte("written")
     shown = session.scalar(select(written.c.public_id))
 
@@ -170,7 +170,7 @@ def test_insert_in_a_cte(session: Session) -> None:
 
 @on("sqlite")
 def test_foreign_key_to_a_public_id(session: Session) -> None:
-    """A column that refers to a public id is no public id of its own row: it stays empty, and may change."""
+    """A foreign key to a public id is not a public id itself: it may be NULL, and may change."""
 
     class Own(DeclarativeBase): ...
 

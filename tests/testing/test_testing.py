@@ -1,4 +1,4 @@
-"""``sqlalchemy_public_id.testing``: ids that are known beforehand, and collisions on demand."""
+"""``sqlalchemy_public_id.testing``: fixed ids, and collisions on demand."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tables(create: Callable[[MetaData], None]) -> None:
     "format", [NanoId(), Ulid(), Uuid4(encoding="hyphenated"), Uuid7(encoding="hyphenated")], ids=repr
 )
 def test_ids_come_in_their_order(format: Format) -> None:
-    """The next ids are the fixed ones, the first one first, one by one or many at once; random ones follow."""
+    """The fixed ids are generated in their order, singly or at once, and random ids follow."""
     fixed = format.generate_many(2)[::-1]
     with testing.fixed_ids(format, *fixed):
         one_by_one = [format.generate() for _ in range(4)]
@@ -71,7 +71,7 @@ def test_ids_come_in_their_order(format: Format) -> None:
 
 
 def test_unused_ids_are_forgotten() -> None:
-    """What was not used inside does not appear outside, nor after an error; ids that waited before still do."""
+    """Unused fixed ids are discarded at the end of the block, even after an error; pooled ids are kept."""
     format = NanoId()
     format.generate()
     waiting = format._pool[-1]
@@ -84,7 +84,7 @@ def test_unused_ids_are_forgotten() -> None:
 
 
 def test_nested() -> None:
-    """The inner ids come first; those of the outer block that were not used come after it."""
+    """The inner ids are generated first, and the rest of the outer ids after the inner block."""
     format = NanoId()
     with testing.fixed_ids(format, A):
         with testing.fixed_ids(format, B, C):
@@ -93,13 +93,13 @@ def test_nested() -> None:
 
 
 def test_equal_formats_are_told_apart() -> None:
-    """Another format with the same settings goes on making random ids."""
+    """Another format object with the same settings keeps generating random ids."""
     with testing.fixed_ids(NanoId(), A):
         assert NanoId().generate() != A
 
 
 def test_model() -> None:
-    """A model stands for the format of its ``public_id``, or of the attribute that is named; the others are random."""
+    """A model selects the format of its ``public_id``, or of the named attribute; other formats stay random."""
     with testing.fixed_ids(User, A), testing.fixed_ids(User, "slug1", attribute="slug"):
         user = User()
         assert (user.public_id, user.slug) == (A, "slug1")
@@ -109,7 +109,7 @@ def test_model() -> None:
 
 @pytest.mark.parametrize("target", [GadgetId, Gadget], ids=["type", "model"])
 def test_typed_id(target: type) -> None:
-    """A typed id and a model that has it share their ids, which keep their type."""
+    """A typed id class and its model share the fixed ids, which keep their type."""
     with testing.fixed_ids(target, GADGET, GADGET):
         assert GadgetId() == GADGET
         assert type(Gadget().public_id) is GadgetId
@@ -118,20 +118,20 @@ def test_typed_id(target: type) -> None:
 
 
 def test_malformed_id_is_refused() -> None:
-    """An id that the format would never make is a mistake of the test."""
+    """A fixed id that the format would never generate raises."""
     with pytest.raises(InvalidPublicId), testing.fixed_ids(User, "nonsense"):
         pass
 
 
 @pytest.mark.parametrize(("target", "message"), [(User, "'name'"), (int, "'int'"), ("User", "'User'")])
 def test_wrong_target_is_refused(target: object, message: str) -> None:
-    """What has no such public id is named in the error."""
+    """The error names a target that has no such public id."""
     with pytest.raises(ConfigurationError, match=message), testing.fixed_ids(target, A, attribute="name"):
         pass
 
 
 def test_collisions_are_what_they_say() -> None:
-    """The taken id is made as often as was asked for, and then others."""
+    """The taken id is generated as often as requested, and then other ids."""
     with testing.collisions(User, A, times=2):
         made = [User().public_id for _ in range(4)]
 
@@ -142,7 +142,7 @@ def test_collisions_are_what_they_say() -> None:
 @pytest.mark.backend
 @pytest.mark.usefixtures("tables")
 def test_forced_collision_is_retried(session: Session) -> None:
-    """A program under test meets the collision, and gets through."""
+    """A forced collision is retried by the program under test."""
     session.add(User(public_id=A))
     session.commit()
     with testing.collisions(User, A, times=3):
@@ -155,7 +155,7 @@ def test_forced_collision_is_retried(session: Session) -> None:
 @on("sqlite")
 @pytest.mark.usefixtures("tables")
 def test_forced_id_of_the_caller_is_an_error(session: Session) -> None:
-    """The collision is a real one, of the database: an id that is given does not get through."""
+    """A duplicate of a given id is a real IntegrityError of the database."""
     session.add_all([User(public_id=A), User(public_id=A)])
 
     with pytest.raises(IntegrityError):
@@ -203,7 +203,7 @@ def test_forced(forced_collisions):
 
 @pytest.mark.slow
 def test_pytest_fixtures(tmp_path: Path) -> None:
-    """The fixtures work in a project that names the plugin in its ``conftest.py``; what they fix ends with the test."""
+    """The fixtures work in a project that loads the plugin, and their fixed ids end with the test."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["sqlalchemy_public_id.testing.fixtures"]\n')
     (tmp_path / "test_program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "."]

@@ -1,4 +1,4 @@
-"""Tokens without a database: their form, and that nothing but ``reveal`` shows the text."""
+"""Tokens without a database: their format, and that only ``reveal`` shows the text."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ PRINTABLE = string.digits + string.ascii_letters + string.punctuation
 
 
 def base62(number: int, width: int) -> str:
-    """*number* in *width* digits, written otherwise than in the library."""
+    """Return *number* in *width* digits, independently of the library."""
     return "".join(BASE62[number // 62**place % 62] for place in reversed(range(width)))
 
 
 def checked(text: str) -> str:
-    """*text* with a checksum that is right."""
+    """Return *text* with its correct checksum."""
     return text + base62(zlib.crc32(text.encode()), 6)
 
 
-# --- making
+# --- issuing
 
 
 @KINDS
 def test_a_token_is_its_own(token: Token, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is issued is a token of its kind, and verifies against its digest and no other's, in constant time."""
+    """An issued token is valid, and verifies only against its own digest, in constant time."""
     issued, other = token.issue(), token.issue()
     text, compared = issued.reveal(), list[Any]()
     compare = hmac.compare_digest
@@ -59,7 +59,7 @@ def test_a_token_is_its_own(token: Token, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(("size", "width"), [(16, 22), (24, 33), (32, 43), (64, 86)])
 def test_random_characters(size: int, width: int) -> None:
-    """The random part has as many characters as it takes for the bits, and not one more."""
+    """The random part has the minimum number of characters for its bits."""
     token = Token("sess", bytes=size)
 
     assert len(token.issue().reveal()) == len("sess_") + width + 6
@@ -67,7 +67,7 @@ def test_random_characters(size: int, width: int) -> None:
 
 
 def test_tokens_are_random() -> None:
-    """Every character of the alphabet comes up, at every place; no token comes twice."""
+    """Every character of the alphabet occurs at every place, and no token repeats."""
     bodies = [SESS.issue().reveal()[5:-6] for _ in range(2000)]
 
     assert len(set(bodies)) == len(bodies)
@@ -75,20 +75,20 @@ def test_tokens_are_random() -> None:
 
 
 def test_the_form_is_fixed() -> None:
-    """A token that was written down once is one for good, and so is its checksum."""
+    """A token that was issued once stays valid, and its checksum does not change."""
     text = "sess_0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aA0aAz1iCbhh"
 
     assert checked(text[:-6]) == text
     assert SESS.is_token(text)
 
 
-# --- checking
+# --- validating
 
 
 @KINDS
 @given(data=st.data())
 def test_every_changed_character_is_found(token: Token, data: st.DataObject) -> None:
-    """Whichever character is replaced by whichever other one, prefix included, it is no token."""
+    """Replacing any single character, including the prefix, makes a token invalid."""
     text = token.issue().reveal()
     at = data.draw(st.integers(0, len(text) - 1))
     instead = data.draw(st.sampled_from(PRINTABLE) | st.characters())
@@ -98,7 +98,7 @@ def test_every_changed_character_is_found(token: Token, data: st.DataObject) -> 
 
 @KINDS
 def test_part_of_a_text_is_no_token(token: Token) -> None:
-    """Neither a part of a token is one, nor one with more around it, nor one in other letters."""
+    """A part of a token, a token with more text around it, or one in other letter case is invalid."""
     text = token.issue().reveal()
     parts = [text[:end] for end in range(len(text))] + [text[start:] for start in range(1, len(text))]
     longer = [f" {text}", f"{text} ", f"{text}\n", f"{text}0", text * 2, text.swapcase(), "x" * 10_000_000]
@@ -109,7 +109,7 @@ def test_part_of_a_text_is_no_token(token: Token) -> None:
 @KINDS
 @given(value=junk | any_text)
 def test_anything_may_be_asked_about(token: Token, value: object) -> None:
-    """What is no text, or another text, is no token, and no error."""
+    """Any other value is not a token, and does not raise."""
     assert not token.is_token(value)
     assert token.digest(value) is None
     assert not token.verify(value, bytes(32))
@@ -118,7 +118,7 @@ def test_anything_may_be_asked_about(token: Token, value: object) -> None:
 @pytest.mark.parametrize("digest", [None, "0" * 32])
 @pytest.mark.parametrize("text", [SESS.issue().reveal(), "sess_guessed"], ids=["issued", "guessed"])
 def test_digests_are_bytes(digest: Any, text: str) -> None:
-    """A digest that is none, as in a nullable column, is refused for every text, without showing it."""
+    """An invalid digest, such as None from a nullable column, raises for every text without showing it."""
     with pytest.raises(ConfigurationError, match=r"^digest is an object of type \w+.*, expected 32 bytes") as caught:
         SESS.verify(text, digest)
 
@@ -126,7 +126,7 @@ def test_digests_are_bytes(digest: Any, text: str) -> None:
 
 
 def test_another_prefix_is_another_kind() -> None:
-    """A token of one kind is none of another."""
+    """A token with another prefix is not a token of this kind."""
     text = SESS.issue().reveal()
 
     assert Token(prefix="shar").is_token(checked(f"shar{text[4:-6]}"))
@@ -136,7 +136,7 @@ def test_another_prefix_is_another_kind() -> None:
 
 @KINDS
 def test_the_pattern_finds_tokens_in_a_text(token: Token) -> None:
-    """A scanner finds a token wherever it stands by itself, and the checksum tells it from a dummy."""
+    """The pattern finds tokens in a text, and the checksum distinguishes them from dummies."""
     text = token.issue().reveal()
     dummy = text[:-6] + ("000000" if text[-6:] != "000000" else "111111")
     leaked = f"GET /reset?t={text}&x=1\n{{'token': '{text}'}} {text}. {dummy} x{text} {text}x"
@@ -156,7 +156,7 @@ SHOW = {
 
 @pytest.mark.parametrize("show", SHOW.values(), ids=SHOW)
 def test_an_issued_token_is_not_shown(show: Any) -> None:
-    """However it is printed, formatted or logged, the prefix is shown and the rest is not."""
+    """However an issued token is printed, formatted or logged, only its prefix is shown."""
     issued = SESS.issue()
     shown = show(issued)
 
@@ -168,7 +168,7 @@ def test_an_issued_token_is_not_shown(show: Any) -> None:
     "keep", [pickle.dumps, lambda issued: pickle.dumps(issued, 0), copy.copy, copy.deepcopy, json.dumps, vars]
 )
 def test_an_issued_token_is_not_kept(keep: Any) -> None:
-    """It cannot be pickled, copied, written as JSON or taken apart."""
+    """An issued token cannot be pickled, copied, serialized to JSON or inspected with ``vars``."""
     issued = SESS.issue()
 
     with pytest.raises(TypeError) as caught:
@@ -178,7 +178,7 @@ def test_an_issued_token_is_not_kept(keep: Any) -> None:
 
 
 def test_kind_of_tokens() -> None:
-    """A kind of tokens has no secret: it is shown, and can be pickled."""
+    """A kind of tokens has no secret, so it can be printed and pickled."""
     assert repr(SESS) == "Token('sess', bytes=32)"
     assert repr(TokenType(SESS)) == "TokenType(Token('sess', bytes=32))"
     assert pickle.loads(pickle.dumps(SESS)).is_token(SESS.issue().reveal())
@@ -186,7 +186,7 @@ def test_kind_of_tokens() -> None:
 
 @pytest.mark.parametrize("kind", [Token, IssuedToken])
 def test_object_that_was_never_made(kind: type[Any]) -> None:
-    """One whose settings were refused can still be printed, as reports of errors do."""
+    """An object whose constructor raised still has a ``repr``, as error reports call it."""
     assert repr(kind.__new__(kind)) == f"<{kind.__name__}>"
 
 
@@ -211,21 +211,21 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_settings_that_cannot_work(settings: dict[str, Any], message: str) -> None:
-    """They are refused where the token is declared."""
+    """Invalid settings raise where the token is declared."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         Token(**{"prefix": "sess"} | settings)
 
 
 @pytest.mark.parametrize("declared", [NanoId(), "sess", None, Token])
 def test_a_column_takes_a_kind_of_tokens(declared: Any) -> None:
-    """Anything else is refused."""
+    """The column type accepts only a kind of tokens."""
     with pytest.raises(ConfigurationError, match="is not a Token"):
         TokenType(declared)
 
 
 @ignore_fork_warning
 def test_tokens_of_children() -> None:
-    """Tokens of forked processes differ from those of their parent, and from each other's."""
+    """Tokens of forked processes differ from those of the parent and of each other."""
 
     def work() -> list[str]:
         return [SESS.issue().reveal() for _ in range(50)]

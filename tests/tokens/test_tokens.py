@@ -1,4 +1,4 @@
-"""Tokens in a database: only the digest is stored, and only a genuine token costs a statement."""
+"""Tokens in a database: only the digest is stored, and only a well-formed token needs a statement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reset(PublicIdMixin, Base):
 
 
 class Share(PublicIdMixin, Base):
-    """Has two tokens."""
+    """A model with two tokens."""
 
     __tablename__ = "share"
     reading: Mapped[bytes] = token_column(SHARE, name="r")
@@ -48,12 +48,12 @@ class Invitation(PublicIdMixin, Base):
 
 
 class Plain(PublicIdMixin, Base):
-    """Has none."""
+    """A model without a token."""
 
     __tablename__ = "plain"
 
 
-NOW = datetime(2026, 11, 21, 12)  # naive: not every database keeps a zone
+NOW = datetime(2026, 11, 21, 12)  # naive, because not every database stores a time zone
 LATER = NOW + timedelta(hours=1)
 
 IMPOSSIBLE: list[Any] = [
@@ -71,18 +71,18 @@ IMPOSSIBLE: list[Any] = [
 
 @pytest.fixture
 def stored(create: Callable[[MetaData], None], session: Session) -> Iterator[IssuedToken]:
-    """A token with a row; another row has another one."""
+    """Yield the issued token of a stored row, which is not the only row."""
     create(Base.metadata)
     issued = RESET.issue()
     session.add_all([Reset(token=issued.digest, expires_at=LATER), Reset(token=RESET.issue().digest, expires_at=NOW)])
     session.commit()
     session.connection()
     yield issued
-    session.rollback()  # before the tables are dropped
+    session.rollback()  # end the transaction before the tables are dropped
 
 
 def found(session: Session, condition: Any) -> list[bytes]:
-    """The digests of the rows for which *condition* holds."""
+    """Return the digests of the rows that satisfy *condition*."""
     return list(session.scalars(select(Reset.token).where(condition)))
 
 
@@ -91,7 +91,7 @@ def found(session: Session, condition: Any) -> list[bytes]:
 
 @pytest.mark.backend
 def test_get(session: Session, stored: IssuedToken, statements: list[str]) -> None:
-    """The row of a token is found in one statement, and an unknown one is not, by the same."""
+    """A token's row is found in one statement; an unknown token takes the same statement and gives None."""
     row = tokens.get(session, Reset, stored.reveal())
 
     assert row is not None
@@ -102,7 +102,7 @@ def test_get(session: Session, stored: IssuedToken, statements: list[str]) -> No
 
 
 def test_token_of_a_row_that_may_not_be_seen(session: Session, stored: IssuedToken, statements: list[str]) -> None:
-    """A token of a row that does not meet ``where`` has none, by the same statement."""
+    """A token gives None if its row does not satisfy ``where``, with a single statement."""
     text = stored.reveal()
     assert tokens.get(session, Reset, text, where=Reset.expires_at < NOW) is None
     assert len(statements) == 1
@@ -111,7 +111,7 @@ def test_token_of_a_row_that_may_not_be_seen(session: Session, stored: IssuedTok
 
 
 def test_impossible_tokens_send_nothing(session: Session, stored: IssuedToken, statements: list[str]) -> None:
-    """What is malformed, mistyped, of another kind, or the digest itself, is answered without the database."""
+    """Malformed and mistyped tokens, other kinds and the digest itself give None without a statement."""
     text = stored.reveal()
     mistyped = [text[:at] + "~" + text[at + 1 :] for at in range(len(text))] + [text[:-1], text.swapcase()]
     wrong = [*IMPOSSIBLE, *mistyped, stored.digest, stored.digest.hex()]
@@ -121,7 +121,7 @@ def test_impossible_tokens_send_nothing(session: Session, stored: IssuedToken, s
 
 
 def test_token_that_is_being_replaced(session: Session, stored: IssuedToken) -> None:
-    """A token is no longer accepted when its object has another one, which is not flushed yet."""
+    """A token is no longer accepted once its object has a new one, even before the flush."""
     row = session.scalars(select(Reset).where(Reset.token == stored.digest)).one()
     row.token = RESET.issue().digest
     with session.no_autoflush:
@@ -129,7 +129,7 @@ def test_token_that_is_being_replaced(session: Session, stored: IssuedToken) -> 
 
 
 def test_how_a_row_is_loaded(session: Session, engine: Engine, stored: IssuedToken) -> None:
-    """Options, execution options, locks and ``populate_existing`` are passed on, as by a lookup."""
+    """``options``, execution options, locks and ``populate_existing`` work as in a lookup."""
     row = tokens.get(session, Reset, stored.reveal(), options=[defer(Reset.expires_at)], with_for_update=True)
     assert row is not None
     assert "expires_at" in inspect(row).unloaded
@@ -148,7 +148,7 @@ def test_how_a_row_is_loaded(session: Session, engine: Engine, stored: IssuedTok
 
 
 def test_several_tokens(create: Callable[[MetaData], None], session: Session) -> None:
-    """Where a model has several tokens, the call names one; the attribute, and its column, may have another name."""
+    """If a model has several tokens, the call must name one; attributes and columns may have any name."""
     create(Base.metadata)
     reading, writing = SHARE.issue(), Token("write").issue()
     share = Share(reading=reading.digest, writing=writing.digest)
@@ -183,7 +183,7 @@ def test_several_tokens(create: Callable[[MetaData], None], session: Session) ->
 )
 @on("sqlite")
 def test_mistaken_calls(session: Session, call: Callable[..., Any], message: str) -> None:
-    """What is no session, no model or has no token is refused, with enough to find the mistake, and not the text."""
+    """Invalid sessions, models and options raise with enough detail, but without the token's text."""
     text = Token("rese").issue().reveal()
     with pytest.raises((ConfigurationError, TypeError), match=message) as caught:
         call(session, text)
@@ -193,7 +193,7 @@ def test_mistaken_calls(session: Session, call: Callable[..., Any], message: str
 
 @on("sqlite")
 def test_swapped_arguments(session: Session) -> None:
-    """Wherever a token is given in the place of something else, its type and its length are shown, and not itself."""
+    """A token passed in place of another argument is shown only by its type and length."""
     issued = RESET.issue()
     wrong: list[Callable[[Any], Any]] = [
         lambda value: tokens.get(value, Reset, value),
@@ -225,7 +225,7 @@ def test_swapped_arguments(session: Session) -> None:
 
 @pytest.mark.backend
 def test_compared_with_a_digest(session: Session, stored: IssuedToken) -> None:
-    """In a statement, the digest of a text is compared, alone, in a list, and in an alias."""
+    """Statements compare the digest of a token, alone, in a list, or with an alias."""
     digest, other = RESET.digest(stored.reveal()), aliased(Reset)
 
     assert digest == stored.digest
@@ -237,13 +237,13 @@ def test_compared_with_a_digest(session: Session, stored: IssuedToken) -> None:
 
 
 def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken) -> None:
-    """The digest of a text that is no token is ``None``, which matches no row, not even one without a token."""
+    """The digest of an invalid text is ``None``, which matches no row, not even a NULL token."""
     digest, other = RESET.digest("reset_guessed"), aliased(Reset)
 
     assert digest is None
     assert found(session, Reset.token == digest) == found(session, Reset.token.in_([digest])) == []
     assert len(found(session, Reset.token != digest)) == 2
-    joined = select(Reset).outerjoin(other, other.id == -Reset.id)  # whose token is NULL
+    joined = select(Reset).outerjoin(other, other.id == -Reset.id)  # the joined token is NULL
     assert session.scalars(joined.where(other.token == digest)).all() == []
     assert session.scalars(joined.where(~(other.token != digest))).all() == []
     assert found(session, Reset.token.is_(None)) == []
@@ -251,7 +251,7 @@ def test_compared_with_what_is_no_token(session: Session, stored: IssuedToken) -
 
 @pytest.mark.backend
 def test_literals(session: Session, stored: IssuedToken) -> None:
-    """A digest can be written into the statement."""
+    """A digest can be rendered with ``literal_binds``."""
     query = select(Reset.token).where(Reset.token == stored.digest)
     sql = query.compile(session.connection(), compile_kwargs={"literal_binds": True})
 
@@ -263,7 +263,7 @@ def test_literals(session: Session, stored: IssuedToken) -> None:
 
 @pytest.mark.backend
 def test_the_column(engine: Engine, session: Session, stored: IssuedToken) -> None:
-    """32 bytes, never null, with a named unique index and no other."""
+    """The column has 32 bytes, NOT NULL, and only one index, which is unique and named."""
     table = inspect(engine)
     [column] = [column for column in table.get_columns("reset") if column["name"] == "token"]
     types = {"sqlite": "BLOB", "postgresql": "BYTEA", "mysql": "BINARY(32)", "mariadb": "BINARY(32)"}
@@ -278,7 +278,7 @@ def test_the_column(engine: Engine, session: Session, stored: IssuedToken) -> No
 
 @pytest.mark.backend
 def test_every_byte_comes_back(session: Session, stored: IssuedToken) -> None:
-    """Digests are bytes, zeros and high ones among them, and no blank at the end is lost."""
+    """Digests with any bytes, including zeros and trailing spaces, are read back unchanged."""
     digests = [bytes(32), bytes([255]) * 32, bytes(range(32)), b"a" + b" " * 31, b"a" + b"\0" * 31]
     session.add_all(Reset(token=digest, expires_at=NOW) for digest in digests)
     session.commit()
@@ -289,7 +289,7 @@ def test_every_byte_comes_back(session: Session, stored: IssuedToken) -> None:
 @pytest.mark.backend
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "missing"])
 def test_a_row_needs_a_token_of_its_own(session: Session, stored: IssuedToken, is_taken: bool) -> None:
-    """The database refuses another's and none, and the guard of public ids does not mistake it for a collision."""
+    """A taken or missing digest raises IntegrityError, and the guard does not take it for a collision."""
     session.add(Reset(token=stored.digest if is_taken else None, expires_at=NOW))
 
     with pytest.raises(IntegrityError):
@@ -309,7 +309,7 @@ WAYS: dict[str, Callable[[Session, Any], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ["text", "issued", "hex", "short"])
 def test_only_digests_are_sent(session: Session, stored: IssuedToken, way: str, kind: str) -> None:
-    """A text or an issued token is refused before it is sent, with a message that says what to write instead."""
+    """A text or an issued token raises before it is sent, and the message says what to write instead."""
     issued = RESET.issue()
     value = {"text": issued.reveal(), "issued": issued, "hex": issued.digest.hex(), "short": issued.digest[:16]}[kind]
     with pytest.raises(TypeError, match=r"store issued\.digest, and compare the column with digest\(text\)") as caught:
@@ -320,13 +320,13 @@ def test_only_digests_are_sent(session: Session, stored: IssuedToken, way: str, 
 
 @pytest.mark.parametrize("option", ["nullable", "unique", "index", "default", "primary_key"])
 def test_options_of_the_column(option: str) -> None:
-    """What the column says itself is not an option."""
+    """Options that ``token_column()`` sets itself are refused."""
     with pytest.raises(ConfigurationError, match=f"sets {option} itself"):
         token_column(RESET, **{option: True})
 
 
 def frames_that_show(text: str, error: BaseException) -> list[str]:
-    """Return the names of the functions, but those of this file, whose variables have a part of *text*."""
+    """Return the names of functions outside of this file whose variables contain a part of *text*."""
     stack = traceback.TracebackException.from_exception(error, capture_locals=True).stack
     assert any("tokens" in frame.filename and frame.name == "get" for frame in stack)
     return [frame.name for frame in stack if frame.filename != __file__ and text[6:16] in str(frame.locals)]
@@ -334,7 +334,7 @@ def frames_that_show(text: str, error: BaseException) -> list[str]:
 
 @pytest.mark.backend
 def test_no_traceback_shows_the_text(session: Session, stored: IssuedToken, create: Callable[[MetaData], None]) -> None:
-    """Where the database fails, a report with the variables of every frame of ours does not hold the text."""
+    """If the database fails, no variable in the traceback contains the token."""
     session.rollback()
     Base.metadata.drop_all(session.get_bind())
     text = RESET.issue().reveal()
@@ -350,7 +350,7 @@ def test_no_traceback_shows_the_text(session: Session, stored: IssuedToken, crea
 
 
 def test_async(async_engine: AsyncEngine) -> None:
-    """The twin for ``AsyncSession`` finds what is genuine, and sends and shows nothing of what is not."""
+    """The function for ``AsyncSession`` finds valid tokens, and neither sends nor shows anything of others."""
 
     async def story(session: AsyncSession) -> None:
         issued = RESET.issue()
@@ -378,7 +378,7 @@ def test_async(async_engine: AsyncEngine) -> None:
 def test_nothing_is_logged(
     engine: Engine, session: Session, stored: IssuedToken, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With ``echo`` on, neither the INSERT nor the look-up shows more than the digest."""
+    """With ``echo`` on, INSERT and lookup show no more than the digest."""
     issued = RESET.issue()
     with caplog.at_level("DEBUG", logger="sqlalchemy"), Session(engine) as other:
         other.add(Reset(token=issued.digest, expires_at=NOW))

@@ -1,4 +1,4 @@
-"""The column default, called by others than SQLAlchemy's execution of an INSERT."""
+"""The column default, when it is called outside an INSERT that SQLAlchemy executes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALLED_WITH: dict[str, Any] = {
 @pytest.mark.parametrize("context", CALLED_WITH.values(), ids=CALLED_WITH)
 @pytest.mark.parametrize("model", [Text, Native, Typed])
 def test_default_makes_an_id(model: Any, context: Any) -> None:
-    """The default of the column makes an id, whatever it is called with."""
+    """The column default generates an id whatever argument it is called with."""
     column = model.__table__.c.public_id
 
     assert isinstance(column.default.arg(context), column.type.python_type)
@@ -51,7 +51,7 @@ def test_default_makes_an_id(model: Any, context: Any) -> None:
 
 
 def test_instant_defaults() -> None:
-    """A listener that fills all defaults when an object is made gives it its id; one that is given comes later."""
+    """A listener that applies all defaults to a new object sets its id, and a given id replaces it."""
 
     class Instant(DeclarativeBase): ...
 
@@ -76,7 +76,7 @@ def default_of(model: Any) -> Any:
 @pytest.mark.parametrize("order", [["copied", "public_id"], ["public_id", "copied"]], ids=" before ".join)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_history_table_with_an_id_of_its_own(order: list[str], rows: int) -> None:
-    """A column with the copied default of another table stays empty, and the one with an id of its own is filled."""
+    """A column with another table's copied default stays NULL, and the table's own public id is generated."""
     columns = {
         "copied": Column("copied", String(60), default=default_of(Text)),
         "public_id": Column("public_id", Native.__table__.c.public_id.type, default=default_of(Native)),

@@ -1,4 +1,4 @@
-"""A text, a bound parameter, ``literal()`` and ``bindparam()`` beside a column of public ids: they mean one thing."""
+"""A text, a bound parameter, ``literal()`` and ``bindparam()`` compare with a column of public ids alike."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BoundId(TypedId, prefix="bnd", format=Uuid7()): ...
 class OtherId(TypedId, prefix="obnd", format=Uuid7()): ...
 
 
-FORMATS: dict[str, Any] = {  # one of each way to store
+FORMATS: dict[str, Any] = {  # one for each way of storing ids
     "uuid7": Uuid7(prefix="bound"),
     "ulid": Ulid(),
     "object id": ObjectId(),
@@ -47,7 +47,7 @@ FORMATS: dict[str, Any] = {  # one of each way to store
 NUMBERS = [name for name in FORMATS if name not in ("ulid text", "nanoid")]
 MALFORMED = ["", "x", "cus_izkpm55j334u", "0" * 200, "' OR 1=1 --"]
 UNSENDABLE = ["\x00", "ü"]
-"""A parameter of a column of texts is sent as it is, and a database may refuse these."""
+"""Parameters of a text column are sent unchanged, and some databases reject these characters."""
 
 WAYS: dict[str, Callable[[str], Any]] = {
     "text": str,
@@ -61,7 +61,7 @@ WAYS: dict[str, Callable[[str], Any]] = {
 
 @cache
 def model_of(declared: Any) -> Any:
-    """Two rows of it are in the table: those of the fixture *rows*."""
+    """Return a model with ids of the format *declared*, whose table has the two rows of the fixture *rows*."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -84,7 +84,7 @@ def model_of(declared: Any) -> Any:
 
 
 class Rows:
-    """A table with the rows "one" and "two"; "two" has "one" as its parent."""
+    """A table with the rows "one" and "two"; the parent of "two" is "one"."""
 
     def __init__(self, model: Any, session: Session) -> None:
         self.model, self.session = model, session
@@ -97,12 +97,12 @@ class Rows:
         self.id, self.other = self.one.public_id, self.two.public_id
 
     def names(self, condition: Any, **parameters: Any) -> list[str]:
-        """The rows that are found."""
+        """Return the names of the rows that *condition* finds."""
         query = select(self.model.name).where(condition).order_by(self.model.id)
         return list(self.session.scalars(query, parameters))
 
     def check(self, given: Any, found: list[str], /, **parameters: Any) -> None:
-        """An equality with *given*, of whatever kind, finds these rows, and its opposite the others."""
+        """Assert that every kind of equality with *given* finds the rows *found*, and its negation the other rows."""
         id, others = self.model.public_id, [name for name in ("one", "two") if name not in found]
         for condition in (
             id == given,
@@ -118,7 +118,7 @@ class Rows:
 
 @pytest.fixture
 def rows_of(create: Callable[[MetaData], None], session: Session) -> Iterator[Callable[[Any], Rows]]:
-    """Make the tables with ids of a format, and the rows."""
+    """Return a function that creates the tables and rows with ids of a format."""
 
     def make(declared: Any) -> Rows:
         model = model_of(declared)
@@ -134,13 +134,13 @@ of_numbers = pytest.mark.parametrize("format_name", NUMBERS, indirect=True)
 
 @pytest.fixture(scope="module", params=FORMATS)
 def format_name(request: pytest.FixtureRequest) -> str:
-    """The name of a format: the tests of one come one after the other, and share the tables."""
+    """Return the name of a format; module scope runs the tests of one format together, on the same tables."""
     return str(request.param)
 
 
 @pytest.fixture
 def rows(format_name: str, rows_of: Callable[[Any], Rows]) -> Rows:
-    """The rows, with ids of each format."""
+    """Return the rows with ids of each format."""
     return rows_of(FORMATS[format_name])
 
 
@@ -148,7 +148,7 @@ def rows(format_name: str, rows_of: Callable[[Any], Rows]) -> Rows:
 
 
 def test_well_formed_and_malformed(rows: Rows) -> None:
-    """An id finds its row, a malformed text none, in whatever way it is given; so does a statement that is cached."""
+    """An id finds its row and a malformed text none, however it is passed and even if the statement is cached."""
     id = rows.model.public_id
     for way, make in WAYS.items():
         malformed = MALFORMED + UNSENDABLE * (way == "text" or id.type.is_native)
@@ -160,7 +160,7 @@ def test_well_formed_and_malformed(rows: Rows) -> None:
 
 
 def test_nothing_and_iterables(rows: Rows) -> None:
-    """``None`` is NULL, an empty list holds no id, and a list may be any iterable, or a query."""
+    """``None`` is NULL, an empty list matches no id, and ``in_()`` takes any iterable or a query."""
     id, texts = rows.model.public_id, {rows.id: 1, "nonsense": 2}
 
     assert rows.names(id == None) == rows.names(id.in_([])) == []  # noqa: E711
@@ -172,7 +172,7 @@ def test_nothing_and_iterables(rows: Rows) -> None:
 
 @of_numbers
 def test_another_column(rows: Rows) -> None:
-    """A column of ids of others is joined by them; beside NULL, ``!=`` is not true, and IS DISTINCT FROM is."""
+    """Another column of ids can be joined; with NULL, ``!=`` is not true, and IS DISTINCT FROM is."""
     session, about, other = rows.session, rows.model.Note.about, aliased(rows.model)
     session.add_all([rows.model.Note(about=None), rows.model.Note(about=rows.id)])
     session.flush()
@@ -190,7 +190,7 @@ def test_another_column(rows: Rows) -> None:
 
 
 def test_a_typed_id_of_another_type(rows_of: Callable[[Any], Rows]) -> None:
-    """A parameter with the id of another type is equal to no row."""
+    """A parameter with a typed id of another type matches no row."""
     rows = rows_of(BoundId)
     own, other = BoundId(rows.id), OtherId("o" + rows.id)
 
@@ -200,7 +200,7 @@ def test_a_typed_id_of_another_type(rows_of: Callable[[Any], Rows]) -> None:
 
 
 def test_members_of_an_enum(rows: Rows) -> None:
-    """Texts may be members of an ``Enum``, which ``str()`` would write by their names."""
+    """Texts may be members of an ``Enum``, although ``str()`` would return their names."""
     members: Any = Enum("members", {"own": rows.id, "none": "nonsense"}, type=str)
 
     for way in (lambda member: member, literal):
@@ -211,7 +211,7 @@ def test_members_of_an_enum(rows: Rows) -> None:
 
 
 def test_references(rows: Rows) -> None:
-    """A reference is compared with parameters as a column of ids is."""
+    """A reference compares with parameters like a column of ids."""
     parent, model = rows.model.parent_public_id, rows.model
 
     given = literal(rows.id), bindparam("given", rows.id)
@@ -228,7 +228,7 @@ def test_references(rows: Rows) -> None:
 
 
 def test_on_the_left(rows: Rows) -> None:
-    """On the left, a parameter has to be given the column's type, as the guide says."""
+    """A parameter on the left must be given the type of the column, as the guide says."""
     id = rows.model.public_id
 
     assert rows.names(literal(rows.id, id.type) == id) == ["one"]
@@ -239,7 +239,7 @@ def test_on_the_left(rows: Rows) -> None:
 
 
 def test_a_value_that_execution_gives(rows: Rows) -> None:
-    """What counts is the value at execution, whatever the parameter was made with: nothing, or a malformed text."""
+    """The value passed at execution counts, even if the parameter was created with no value or a malformed one."""
     id = rows.model.public_id
     made = [bindparam("given"), bindparam("given", type_=String())]
     if id.type.is_native:
@@ -251,8 +251,8 @@ def test_a_value_that_execution_gives(rows: Rows) -> None:
 
 
 def test_malformed_at_execution(rows: Rows) -> None:
-    """A malformed text that only execution gives is sent as it is to a column of texts, and no row has it; to a column
-    of numbers it cannot be sent."""
+    """A malformed text that is passed at execution matches no row if ids are stored as text. If they are stored as
+    numbers, it raises."""
     id = rows.model.public_id
     for text, given in itertools.product(
         MALFORMED, (bindparam("given"), bindparam("given", type_=String()), bindparam("given", rows.id))
@@ -266,7 +266,7 @@ def test_malformed_at_execution(rows: Rows) -> None:
 
 @pytest.mark.parametrize("type_", [None, String()])
 def test_name_that_another_column_has(rows: Rows, type_: Any) -> None:
-    """A parameter whose name stands beside another column, too, is sent there as it is; as a number it is refused."""
+    """A parameter shared with another column is sent unchanged; if ids are numbers, a malformed value raises."""
     model, given = rows.model, bindparam("given", type_=type_)
     if model.public_id.type.is_native:
         with pytest.raises(InvalidPublicId):
@@ -280,7 +280,7 @@ def test_name_that_another_column_has(rows: Rows, type_: Any) -> None:
 
 
 def test_no_text_at_execution(rows: Rows) -> None:
-    """A key in place of a public id is a mistake of the program, and is told as such."""
+    """An integer key passed at execution instead of a public id raises."""
     id = rows.model.public_id
     for condition, given in [
         (id == bindparam("given"), 1),
@@ -292,7 +292,7 @@ def test_no_text_at_execution(rows: Rows) -> None:
 
 
 def test_a_list_in_one_parameter(rows: Rows) -> None:
-    """``in_(bindparam("ids", [...]))`` finds the rows of the list, without what is malformed in it."""
+    """``in_(bindparam("ids", [...]))`` finds the rows of the list, and ignores malformed texts in it."""
     id, ids = rows.model.public_id, [rows.id, "nonsense"]
     made = [bindparam("ids", expanding=True), bindparam("ids", [rows.id], expanding=True)]
     if id.type.is_native:
@@ -312,7 +312,7 @@ def test_a_list_in_one_parameter(rows: Rows) -> None:
 
 
 def test_order(rows: Rows) -> None:
-    """``<``, ``>`` and BETWEEN take parameters, too."""
+    """``<``, ``>`` and BETWEEN accept parameters, too."""
     id = rows.model.public_id
     (small, low), (large, high) = sorted([(rows.id, "one"), (rows.other, "two")])
 
@@ -326,7 +326,7 @@ def test_order(rows: Rows) -> None:
 
 @of_numbers
 def test_no_place_in_the_order(rows: Rows) -> None:
-    """A malformed text is no bound of numbers."""
+    """If ids are stored as numbers, ``<``, ``>=`` or BETWEEN with a malformed text raises."""
     id = rows.model.public_id
     for condition in (
         id < "nonsense",
@@ -340,7 +340,7 @@ def test_no_place_in_the_order(rows: Rows) -> None:
 
 
 def test_text_that_begins_with_an_id(rows: Rows) -> None:
-    """What is joined to an id is no id, so that it is compared with any text."""
+    """An id concatenated with text is not an id, so it is compared with any text."""
     if rows.model.public_id.type.is_native:
         return
     joined = rows.model.public_id + "/and more, with blanks"
@@ -352,7 +352,7 @@ def test_text_that_begins_with_an_id(rows: Rows) -> None:
 
 
 def test_update_and_delete(rows: Rows) -> None:
-    """UPDATE and DELETE with a parameter change that row, or spare it; so do the objects of the session."""
+    """UPDATE and DELETE with a parameter affect the matching rows, and the session's objects are synchronized."""
     session, model, one, two = rows.session, rows.model, rows.one, rows.two
     given = [bindparam("given"), bindparam("given", rows.other), bindparam("given", "nonsense")]
     changed = []
@@ -373,7 +373,7 @@ def test_update_and_delete(rows: Rows) -> None:
 @pytest.mark.parametrize("name", ["ulid text", "nanoid"])
 @pytest.mark.parametrize("compare", [operator.eq, operator.le])
 def test_evaluated_for_objects(rows_of: Callable[[Any], Rows], name: str, compare: Any) -> None:
-    """Where texts are stored, the session can tell which of its objects a parameter is about, without asking."""
+    """If ids are stored as text, ``synchronize_session="evaluate"`` works for comparisons with parameters."""
     rows = rows_of(FORMATS[name])
     id = rows.model.public_id
 
@@ -383,7 +383,7 @@ def test_evaluated_for_objects(rows_of: Callable[[Any], Rows], name: str, compar
 
 
 def test_lambda_statements(rows: Rows) -> None:
-    """A lambda is run once and kept; the rows are those of each value, or list, whatever the first one was."""
+    """A cached lambda statement returns the rows of each value or list, whatever the first one was."""
     model, session = rows.model, rows.session
 
     def same(given: Any) -> Any:
@@ -407,7 +407,7 @@ def test_lambda_statements(rows: Rows) -> None:
 
 
 def test_written_into_the_statement(rows: Rows) -> None:
-    """With ``literal_binds`` the statement has what the column stores."""
+    """With ``literal_binds`` the statement contains the value as the column stores it."""
     id = rows.model.public_id
     conditions = id == rows.id, id == literal(rows.id), id.in_([literal("x"), literal(rows.other)])
     queries = [select(rows.model.name).where(condition) for condition in conditions]

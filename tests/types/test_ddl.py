@@ -1,6 +1,6 @@
 """The exact CREATE TABLE and CREATE UNIQUE INDEX of each dialect, without a server.
 
-There is none for Oracle, SQL Server and CockroachDB, so that these statements were never run.
+The statements for Oracle, SQL Server and CockroachDB have never been executed, because no server was available.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Download(PublicIdMixin, Base):
 
 @dataclass
 class Types:
-    """How a dialect writes the columns."""
+    """The column types of a dialect."""
 
     key: str
     text: str
@@ -98,7 +98,7 @@ def dialect(name: str) -> Dialect:
 
 @every_dialect
 def test_create_table(name: str) -> None:
-    """The key counts up, and the public id is never null, compared byte by byte, and as long as its longest form."""
+    """The key autoincrements; the public id is NOT NULL, compared bytewise, and as long as its longest form."""
     types = TYPES[name]
     columns = {
         Person: f"public_id {types.text.format(12)} NOT NULL, name ",
@@ -116,7 +116,7 @@ def test_create_table(name: str) -> None:
 
 
 def index_of(table: Any, column: str = "public_id") -> Index:
-    """The one unique index of *column*; there is no constraint beside it."""
+    """Return the only unique index of *column*, and assert that no unique constraint exists besides it."""
     (found,) = (index for index in table.indexes if [each.name for each in index.columns] == [column])
     assert found.unique
     assert [type(constraint).__name__ for constraint in table.constraints] == ["PrimaryKeyConstraint"]
@@ -125,7 +125,7 @@ def index_of(table: Any, column: str = "public_id") -> Index:
 
 @every_dialect
 def test_create_index(name: str) -> None:
-    """Uniqueness is a named index, the same on every database."""
+    """Uniqueness is enforced by a named index that is the same on every database."""
     written = sql(CreateIndex(index_of(Post.__table__)), dialect(name))
 
     assert written == "CREATE UNIQUE INDEX uq_post_public_id ON post (public_id)"
@@ -133,7 +133,7 @@ def test_create_index(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["oracle", "mssql", "cockroachdb+psycopg"])
 def test_nothing_is_retried_that_was_not_tried(name: str) -> None:
-    """A collision is an IntegrityError on a database on which the guard was not tested."""
+    """On a database on which the guard was not tested, a collision is not retried but raises IntegrityError."""
     assert not traits_for(dialect(name)).retries
 
 
@@ -142,7 +142,7 @@ def test_nothing_is_retried_that_was_not_tried(name: str) -> None:
     [("oracle", "HEXTORAW('000102030405060708090a0b')"), ("mssql", "0x000102030405060708090a0b")],
 )
 def test_literal(name: str, expected: str) -> None:
-    """A native id is written down as the database writes bytes."""
+    """An id in native storage is rendered as the database's literal for bytes."""
     query = select(literal("000102030405060708090a0b", PublicIdType(ObjectId())))
 
     assert expected in sql(query, dialect(name), compile_kwargs={"literal_binds": True})
@@ -153,7 +153,7 @@ def test_literal(name: str, expected: str) -> None:
     [("oracle", "oracle.RAW(length=16), 'oracle'"), ("mssql", "sa.BINARY(length=16), 'mssql'")],
 )
 def test_migration(name: str, variant: str) -> None:
-    """A migration that is written there has a variant for this database beside those of the usual ones."""
+    """A migration generated on this database contains a variant for it besides the usual ones."""
     context = AutogenContext(
         MigrationContext.configure(dialect=dialect(name)), opts={"sqlalchemy_module_prefix": "sa."}
     )
@@ -169,7 +169,7 @@ def test_migration(name: str, variant: str) -> None:
 
 
 def model(table: str, column: str = "public_id", metadata: MetaData | None = None) -> Table:
-    """The table of a model with these names."""
+    """Return the table of a model with these names."""
     own = metadata or MetaData()
 
     class Base(DeclarativeBase):
@@ -187,7 +187,7 @@ def model(table: str, column: str = "public_id", metadata: MetaData | None = Non
 
 @pytest.mark.parametrize("name", ["sqlite", "postgresql+psycopg", "mysql+pymysql"])
 def test_index_with_weird_names(name: str) -> None:
-    """A name with a blank and a colon is quoted in the index; the index of a table in a schema stands in the same."""
+    """Names with blanks and colons are quoted, and the index is created in the schema of its table."""
     table = model("a table", "public id:x", MetaData(schema="post"))
     expected = 'CREATE UNIQUE INDEX "uq_a table_public id:x" ON post."a table" ("public id:x")'
     if name == "sqlite":
@@ -202,13 +202,13 @@ def test_index_with_weird_names(name: str) -> None:
     ("table", "start"),
     [
         ("t" * 51, "uq_" + "t" * 51),
-        ("é" * 30, "uq_" + "é" * 25),  # 53 bytes: half of the 26th does not fit
+        ("é" * 30, "uq_" + "é" * 25),  # 53 bytes: only half of the 26th character would fit
         ("表" * 20, "uq_" + "表" * 17),
         ("a" + "🐍" * 15, "uq_a" + "🐍" * 12),
     ],
 )
 def test_long_name_is_cut(table: str, start: str) -> None:
-    """A name above 63 bytes keeps whole characters and ends with a hash of all of it; SQLAlchemy cuts it no further."""
+    """A name above 63 bytes is truncated between characters and ends with a hash, and SQLAlchemy keeps it as is."""
     digest = hashlib.sha256(f"uq_{table}_public_id".encode()).hexdigest()[:8]
     found = index_of(model(table))
 
@@ -229,7 +229,7 @@ CONVENTION = {
 
 
 def only(index: Index, table: Table) -> str:
-    """Tell a unique index from others: a token of a naming convention."""
+    """Distinguish a unique index from others in a token of a naming convention."""
     return "only" if index.unique else "ix"
 
 
@@ -245,7 +245,7 @@ def only(index: Index, table: Table) -> str:
     ],
 )
 def test_naming_convention(convention: Any, name: str) -> None:
-    """The ``ix`` of a naming convention names the index, as SQLAlchemy names any other, and ``uq`` does not."""
+    """The ``ix`` of a naming convention names the index, like any other in SQLAlchemy, and ``uq`` does not."""
     table = model("person", metadata=MetaData(naming_convention=convention))
 
     assert index_of(table).name == name
@@ -259,7 +259,7 @@ def test_naming_convention(convention: Any, name: str) -> None:
     ids=["plain", "convention"],
 )
 def test_to_metadata_copies_one_index(metadata: MetaData, name: str) -> None:
-    """A copy has the one index, named after itself by its own MetaData, and so has a copy of the copy."""
+    """A copied table has one index, named by its new MetaData, and so has a copy of the copy."""
     copy = Person.__table__.to_metadata(metadata, name="people")
     again = copy.to_metadata(MetaData(schema="other"))
 

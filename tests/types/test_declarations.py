@@ -1,4 +1,4 @@
-"""Declarations that are refused, come late, or leave the public id out."""
+"""Declarations that are refused, added late, or omit the public id."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class BadgeId(TypedId, prefix="rptbadge"): ...
 
 @pytest.fixture
 def base() -> Iterator[Any]:
-    """A declarative base whose models are gone after the test, those that could not be configured above all."""
+    """Yield a declarative base, and dispose of its models afterwards, even those that could not be configured."""
     made = type("Base", (DeclarativeBase,), {})
     yield made
     made.registry.dispose()
 
 
 def declare(base: Any, name: str, *mixins: Any, annotated: Any = None, **body: Any) -> Any:
-    """A model of *base*, which lives as long as the base. *annotated* is the type of ``public_id``, as annotated."""
+    """Return a model that lives as long as *base*. *annotated* is the type in the annotation of ``public_id``."""
     body["__annotations__"] = {} if annotated is None else {"public_id": Mapped[annotated]}
     model = new_class(name, (*mixins, base), exec_body=lambda own: own.update(__tablename__=name.lower(), **body))
     base.kept = [*getattr(base, "kept", ()), model]
@@ -144,7 +144,7 @@ USES: list[Callable[[type[Any]], object]] = [
 @pytest.mark.parametrize("use", USES, ids=["configure", "query", "make an object", "flush"])
 @pytest.mark.parametrize("message", LATE)
 def test_refused_each_time(base: Any, message: str, use: Callable[[type[Any]], object]) -> None:
-    """A declaration that is refused is refused at each use, as the mistakes are that SQLAlchemy finds itself."""
+    """A refused declaration raises at each use of the models, like the errors that SQLAlchemy finds itself."""
     refused, error = LATE[message]
     model = refused(base)
     for _ in range(3):
@@ -153,7 +153,7 @@ def test_refused_each_time(base: Any, message: str, use: Callable[[type[Any]], o
 
 
 def test_refused_model_of_another_base(base: Any, create: Callable[[MetaData], None], session: Session) -> None:
-    """A declaration that is refused does not stop the lookups of other bases."""
+    """A refused declaration does not affect lookups in other bases."""
     create(Base.metadata)
     session.add(full := Full())
     session.flush()
@@ -213,7 +213,7 @@ EARLY: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("message", EARLY)
 def test_no_declaration(base: Any, message: str) -> None:
-    """A declaration that cannot work is refused, a second time as well, and does not stop the others."""
+    """An invalid declaration raises, the second time as well, and does not affect other models."""
     model = declare(base, "Ledger", PublicIdMixin)
     for _ in range(2):
         with pytest.raises(ConfigurationError, match=message):
@@ -232,12 +232,12 @@ def test_no_declaration(base: Any, message: str) -> None:
     ids=["repeated", "with a column", "str"],
 )
 def test_annotation_that_is_right(base: Any, mixin: Any, annotated: Any, body: dict[str, Any]) -> None:
-    """An annotation may repeat what the mixin says, and may stand with a column of the model's own."""
+    """An annotation may repeat the typed id of the mixin, and may accompany the model's own column."""
     assert type(declare(base, "Badge", mixin, annotated=annotated, **body)().public_id) is BadgeId
 
 
 def test_typed_id_of_an_abstract_model(base: Any) -> None:
-    """A model has the typed id that the mixin of an abstract model names."""
+    """A model inherits the typed id of an abstract model's mixin."""
     parent = new_class("Abstract", (PublicIdMixin[BadgeId], base), exec_body=lambda own: own.update(__abstract__=True))
 
     assert type(declare(parent, "Badge")().public_id) is BadgeId
@@ -254,7 +254,7 @@ BEFORE: dict[str, Callable[[type[Any]], object]] = {
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_added_to_a_configured_class(engine: Engine, base: Any, before: str) -> None:
-    """A public id that is added to a class whose mapper is configured is immutable, as every other."""
+    """A public id added to a class whose mapper is configured is immutable like any other."""
     model = declare(base, "Member", PublicIdMixin)
     BEFORE[before](model)
     model.second_id = public_id_column()
@@ -268,7 +268,7 @@ def test_added_to_a_configured_class(engine: Engine, base: Any, before: str) -> 
             session.flush()
 
 
-# --- mappings of a table that leave its public id out
+# --- mappings that exclude the public id of the table
 
 
 class Base(DeclarativeBase):
@@ -323,7 +323,7 @@ WRITES: dict[str, Callable[[Session, Any], object]] = {
 def test_mapping_without_the_id(
     create: Callable[[MetaData], None], session: Session, write: str, model: type[Any]
 ) -> None:
-    """A mapping that leaves the public id out inserts rows: the default of the column fills it in."""
+    """A mapping that excludes the public id can insert rows, because the column default generates the id."""
     create(Base.metadata)
     WRITES[write](session, model)
 

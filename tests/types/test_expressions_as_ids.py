@@ -1,4 +1,4 @@
-"""An SQL expression as the value of a public id, which every other attribute takes."""
+"""SQL expressions as the value of a public id, as for any other attribute."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def after_a_read(value: Any) -> User:
 @pytest.mark.parametrize("value", UPPER)
 @pytest.mark.parametrize("make", [lambda value: User(public_id=value), after_a_read], ids=["constructor", "assignment"])
 def test_expression_is_evaluated_by_the_database(session: Session, make: Callable[[Any], User], value: str) -> None:
-    """The row has what the database has made of the expression, and the object shows it."""
+    """The database evaluates the expression, and the object shows the result."""
     user = make(UPPER[value])
     others = [User(), User()]
     session.add_all([others[0], user, others[1]])
@@ -59,7 +59,7 @@ def test_expression_is_evaluated_by_the_database(session: Session, make: Callabl
 
 @EVERYWHERE
 def test_expression_whose_value_is_taken(session: Session) -> None:
-    """The duplicate of an id that the caller gave as an expression is an error."""
+    """An id that was given as an expression and is already taken raises IntegrityError."""
     session.add(User(public_id=A))
     session.commit()
     session.add(User(public_id=func.lower("A" * 12)))
@@ -83,7 +83,7 @@ def test_expression_beside_a_collision(session: Session) -> None:
 
 @on("sqlite")
 def test_expression_in_bulk_insert(session: Session) -> None:
-    """``bulk.insert()`` leaves such objects to the unit of work."""
+    """``bulk.insert()`` leaves objects with expressions to the unit of work."""
     users = [User(public_id=func.lower("A" * 12)), User()]
     bulk.insert(session, users)
 
@@ -93,7 +93,7 @@ def test_expression_in_bulk_insert(session: Session) -> None:
 @on("sqlite")
 @pytest.mark.parametrize("expire", [True, False])
 def test_expression_for_a_stored_row(session: Session, expire: bool) -> None:
-    """The id of a stored row does not become an expression, loaded or not."""
+    """Assigning an expression to the id of a stored row raises, whether or not the id is loaded."""
     user = User()
     session.add(user)
     session.commit()
@@ -106,6 +106,6 @@ def test_expression_for_a_stored_row(session: Session, expire: bool) -> None:
 
 @on("sqlite")
 def test_expression_in_insert_once(session: Session) -> None:
-    """An expression is no id that could be sent again."""
+    """``insert_once()`` refuses an expression, because it is not an id that a client could send again."""
     with pytest.raises(ConfigurationError):
         insert_once(session, User(public_id=func.lower("A" * 12)))

@@ -57,14 +57,14 @@ COLUMNS = [model.__table__.c for model in MODELS]
 
 
 def check(made: Any, again: Any) -> None:
-    """The two statements compile to the same SQL with the same parameters."""
+    """Assert that both statements compile to the same SQL with the same parameters."""
     before, after = made.compile(), again.compile()
     assert (str(before), before.params) == (str(after), after.params)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_comparison(statement: str) -> None:
-    """A statement that compares ids survives ``pickle``, if it is of a table, and ``sqlalchemy.ext.serializer``."""
+    """A comparison of ids survives ``pickle`` for table columns, and ``sqlalchemy.ext.serializer`` for models."""
     of_columns, of_models = (STATEMENTS[statement](*each) for each in (COLUMNS, MODELS))
 
     check(of_columns, pickle.loads(pickle.dumps(of_columns)))
@@ -72,7 +72,7 @@ def test_comparison(statement: str) -> None:
 
 
 def test_other_statements() -> None:
-    """So do INSERT and UPDATE of a table, and a statement that selects a model, or compares a reference."""
+    """INSERT, UPDATE, SELECT of a model and comparisons of a reference survive serialization, too."""
     _, events, _ = COLUMNS
     for made in (
         insert(User.__table__).values(public_id=A),

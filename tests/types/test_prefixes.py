@@ -1,4 +1,4 @@
-"""One prefix, one model: duplicates are refused when mappers are configured, and ``lookup.resolve`` finds the model."""
+"""One prefix, one model: duplicates raise when mappers are configured, and ``lookup.resolve`` finds the model."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Vehicle(PublicIdMixin, Base):
 
 
 class Car(Vehicle):
-    """In the same table."""
+    """A model with single table inheritance."""
 
     __mapper_args__ = {"polymorphic_identity": "car"}  # noqa: RUF012
 
 
 class Tram(Vehicle):
-    """In a joined table, with a second public id."""
+    """A model with joined table inheritance and a second public id."""
 
     __tablename__ = "tram"
     __mapper_args__ = {"polymorphic_identity": "tram"}  # noqa: RUF012
@@ -59,14 +59,14 @@ class Tram(Vehicle):
 
 
 class Plain(PublicIdMixin, Base):
-    """Its ids have no prefix."""
+    """A model whose ids have no prefix."""
 
     __tablename__ = "plain"
 
 
 @pytest.fixture
 def new_base() -> Iterator[Callable[[], Any]]:
-    """Make declarative bases whose models are gone after the test, those that could not be configured above all."""
+    """Yield a function that returns declarative bases, whose models are disposed of after the test."""
     made: list[Any] = []
 
     def make() -> Any:
@@ -79,7 +79,7 @@ def new_base() -> Iterator[Callable[[], Any]]:
 
 
 def declare(base: Any, name: str, declared: Any) -> Any:
-    """A model of *base* with this name and these ids, which lives as long as the base, as that of a module does."""
+    """Return a model of *base* with ids of the format *declared*; it lives as long as the base."""
     model = type(name, (PublicIdMixin, base), {"__tablename__": name.lower(), "__public_id__": declared})
     base.kept = [*getattr(base, "kept", ()), model]
     return model
@@ -99,7 +99,7 @@ def declare(base: Any, name: str, declared: Any) -> Any:
     ids=repr,
 )
 def test_two_models_of_one_base(new_base: Callable[[], Any], first: Any, second: Any) -> None:
-    """A prefix that two models have, or that cannot be told from another, is an error that names both."""
+    """If two models have the same prefix, or prefixes that are easily confused, the error names both."""
     base = new_base()
     declare(base, "First", first)
     declare(base, "Second", second)
@@ -111,7 +111,7 @@ def test_two_models_of_one_base(new_base: Callable[[], Any], first: Any, second:
 
 
 def test_no_duplicates(new_base: Callable[[], Any]) -> None:
-    """Two bases are two applications, which may share prefixes; in each, several models may have none."""
+    """Different bases may share prefixes, and several models of one base may have no prefix."""
     for base in (new_base(), new_base()):
         for name, declared in (("First", NanoId(prefix="pxa")), ("Second", NanoId()), ("Third", NanoId())):
             declare(base, name, declared)
@@ -152,7 +152,7 @@ def test_reload(
     session: Session,
     case: str,
 ) -> None:
-    """A module of models is reloaded while its old classes are still in use: ids lead to the new ones."""
+    """If a module of models is reloaded while its old classes are in use, ids resolve to the new classes."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "public_id_reloaded_base.py").write_text(f"{MODELS.splitlines()[1]}\nclass Base(DeclarativeBase): ...")
     (tmp_path / "public_id_reloaded.py").write_text(MODELS.format(base=BASES[case]))
@@ -166,7 +166,7 @@ def test_reload(
     session.expunge_all()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SAWarning)  # two classes of one name, says SQLAlchemy
+            warnings.simplefilter("ignore", SAWarning)  # SQLAlchemy warns of two classes with the same name
             importlib.reload(models)
         found = [lookup.resolve(session, public_id) for public_id in ids]
 
@@ -188,7 +188,7 @@ GUEST, TRAMS, CARS = "pxguest_000000000000", "pxcar_000000000001", "pxauto_00000
 
 @pytest.fixture
 def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    """A session on a database with one row of each model; its transaction has begun."""
+    """Return a session with a begun transaction, on a database with one row of each model."""
     create(Base.metadata)
     session.add_all([Guest(public_id=GUEST), Car(public_id=CARS), Tram(public_id=TRAMS, line="pxline_00000")])
     session.commit()
@@ -197,7 +197,7 @@ def db(create: Callable[[MetaData], None], session: Session) -> Session:
 
 
 def test_resolve(db: Session, statements: list[str]) -> None:
-    """The prefix leads to the model, and to what the row is, in one statement."""
+    """One statement finds the row by the prefix, as an object of its subclass."""
     found = [lookup.resolve(db, each) for each in (GUEST, CARS, TRAMS, "pxline_00000", "pxguest_zzzzzzzzzzzz")]
 
     assert [type(each) for each in found] == [Guest, Car, Tram, Tram, type(None)]
@@ -205,7 +205,7 @@ def test_resolve(db: Session, statements: list[str]) -> None:
 
 
 def test_resolve_what_no_model_has(db: Session, statements: list[str]) -> None:
-    """An id of no model is ``None`` without a statement; so is one without a prefix, which could be anyone's."""
+    """An id whose prefix no model has, or without a prefix, gives ``None`` without a statement."""
     plain = Plain()
     impossible: list[Any] = [
         *("pxnobody_000000000000", plain.public_id, "", "_", "pxguest_", "pxguest", f"{GUEST} ", GUEST.upper()),
@@ -217,7 +217,7 @@ def test_resolve_what_no_model_has(db: Session, statements: list[str]) -> None:
 
 
 def test_resolve_many(db: Session, statements: list[str]) -> None:
-    """Ids of several models lead to their rows in the order of the ids, in one statement for each public id."""
+    """Ids of several models are found in the order of the ids, with one statement for each public id."""
     impossible: list[Any] = ["", "000000000000", "pxnobody_000000000000", "pxguest_zzzzzzzzzzzz", None, 1]
 
     found = lookup.resolve_many(db, [TRAMS, *impossible, GUEST, "pxline_00000", CARS, GUEST])
@@ -228,7 +228,7 @@ def test_resolve_many(db: Session, statements: list[str]) -> None:
         ("pxline_00000", Tram),
         (CARS, Car),
     ]
-    assert len(statements) == 3  # Guest; Vehicle, with both ids of its own; the second id of Tram
+    assert len(statements) == 3  # Guest; Vehicle, for two ids; the second public id of Tram
     assert lookup.resolve_many(db, []) == lookup.resolve_many(db, ["no id", None]) == {}
     assert len(statements) == 3
     with pytest.raises(TypeError, match=r"write \[public_id\], or use lookup.resolve\(\)"):
@@ -236,7 +236,7 @@ def test_resolve_many(db: Session, statements: list[str]) -> None:
 
 
 def test_resolve_many_with_a_condition(db: Session) -> None:
-    """The condition is a function of each model."""
+    """The ``where`` function is called for each model."""
 
     def is_seen(model: Any) -> Any:
         return model.id < 0 if model is Guest else model.id > 0
@@ -248,7 +248,7 @@ def test_resolve_many_with_a_condition(db: Session) -> None:
 def test_resolve_before_anything_else(
     new_base: Callable[[], Any], create: Callable[[MetaData], None], session: Session
 ) -> None:
-    """A program may begin with ``resolve``: it does not depend on an earlier query to configure the mappers."""
+    """``resolve`` configures the mappers, so a program may call it before any query."""
     model = declare(new_base(), "First", NanoId(prefix="pxfirst"))
     create(model.metadata)
     session.execute(text("INSERT INTO first (public_id) VALUES ('pxfirst_000000000000')"))
@@ -258,7 +258,7 @@ def test_resolve_before_anything_else(
 
 @on("sqlite")
 def test_resolve_beside_a_base_that_cannot_be_mapped(db: Session, new_base: Callable[[], Any]) -> None:
-    """A model of another base that cannot be mapped does not concern an id whose model is mapped."""
+    """A base whose mappers cannot be configured does not affect ids of mapped models."""
     other = new_base()
 
     class Broken(other):
@@ -278,7 +278,7 @@ def test_resolve_beside_a_base_that_cannot_be_mapped(db: Session, new_base: Call
 
 @on("sqlite")
 def test_resolve_unmapped(new_base: Callable[[], Any], create: Callable[[MetaData], None], session: Session) -> None:
-    """After ``registry.dispose()`` or ``clear_mappers()`` there is no model to find, though its class lives on."""
+    """After ``registry.dispose()`` or ``clear_mappers()`` the id gives ``None``, even if its class still exists."""
     base = new_base()
     model = declare(base, "Left", NanoId(prefix="pxleft"))
     create(model.metadata)
@@ -293,7 +293,7 @@ def test_resolve_unmapped(new_base: Callable[[], Any], create: Callable[[MetaDat
 def test_resolve_with_two_bases(
     new_base: Callable[[], Any], create: Callable[[MetaData], None], session: Session
 ) -> None:
-    """Two bases may share a prefix; ``resolve`` has to be told which one is meant."""
+    """If two bases share a prefix, ``resolve`` needs the argument *base*."""
     bases = new_base(), new_base()
     models = [declare(base, name, NanoId(prefix="pxtwin")) for base, name in zip(bases, ("Left", "Right"), strict=True)]
     for model in models:

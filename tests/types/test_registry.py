@@ -17,12 +17,12 @@ from sqlalchemy_public_id.registry import Prefixes, _Claim, model_of, models, re
 
 
 def owner(name: str) -> type[Any]:
-    """A new class of this name."""
+    """Return a new class called *name*."""
     return type(name, (), {})
 
 
 class Scope:
-    """What a declarative base's registry is to the models."""
+    """A stand-in for the registry of a declarative base."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def prefixes() -> Prefixes:
 )
 @pytest.mark.parametrize("is_swapped", [False, True], ids=["", "swapped"])
 def test_prefixes_that_are_told_apart(one: Format, other: Format, is_swapped: bool) -> None:
-    """A text leads to the owner of its prefix, which ends at the last separator; prefixes may begin alike."""
+    """A text belongs to the owner of its prefix, which ends at the last separator, even if prefixes overlap."""
     first, second = (other, one) if is_swapped else (one, other)
     prefixes, holder, newcomer = Prefixes(), owner("Holder"), owner("Newcomer")
     prefixes.claim(holder, first)
@@ -55,7 +55,7 @@ def test_prefixes_that_are_told_apart(one: Format, other: Format, is_swapped: bo
 
 
 def test_older_prefixes(prefixes: Prefixes) -> None:
-    """Prefixes and separators that a format still accepts belong to its owner too."""
+    """Older prefixes and separators that a format accepts belong to its owner, too."""
     holder, newcomer = owner("Customer"), owner("Newcomer")
     older = NanoId(prefix="client", length=5), NanoId(prefix="cus", separator="_")
     prefixes.claim(holder, NanoId(prefix="cus", separator=".").accepting(*older))
@@ -77,7 +77,7 @@ def test_older_prefixes(prefixes: Prefixes) -> None:
     ],
 )
 def test_confusion(prefixes: Prefixes, held: Format, wanted: Format, why: str) -> None:
-    """A prefix that is taken, or could be taken for another, is refused; the error names both owners."""
+    """A prefix that is taken or easily confused with another is refused, and the error names both owners."""
     holder, newcomer = owner("Holder"), owner("Newcomer")
     prefixes.claim(holder, held)
     with pytest.raises(DuplicatePrefix, match=why) as raised:
@@ -90,7 +90,7 @@ def test_confusion(prefixes: Prefixes, held: Format, wanted: Format, why: str) -
 
 
 def test_all_or_nothing(prefixes: Prefixes) -> None:
-    """An owner that is refused one prefix gets none."""
+    """If one prefix of an owner is refused, it gets none of its prefixes."""
     holder, greedy, third = owner("Holder"), owner("Greedy"), owner("Third")
     prefixes.claim(holder, NanoId(prefix="taken"))
     with pytest.raises(DuplicatePrefix):
@@ -102,7 +102,7 @@ def test_all_or_nothing(prefixes: Prefixes) -> None:
 
 
 def test_declared_again(prefixes: Prefixes) -> None:
-    """An owner that is declared again in the same place replaces its predecessor, and frees what it no longer wants."""
+    """An owner that is declared again under its name replaces its predecessor and releases unused prefixes."""
     first, second, third = owner("Model"), owner("Model"), owner("Third")
     prefixes.claim(first, NanoId(prefix="old"), NanoId(prefix="kept"))
     prefixes.claim(second, NanoId(prefix="new"), NanoId(prefix="kept"))
@@ -114,7 +114,7 @@ def test_declared_again(prefixes: Prefixes) -> None:
 
 @classes_die
 def test_dead_owner(prefixes: Prefixes) -> None:
-    """Being registered keeps nobody alive; the ids of a dead owner lead nowhere, and all its prefixes are free."""
+    """The registry does not keep owners alive; the prefixes of a deleted owner are free."""
     mortal, heir, other = owner("Mortal"), owner("Heir"), owner("Other")
     prefixes.claim(mortal, NanoId(prefix="cus"), NanoId(prefix="old"))
     gone = weakref.ref(mortal)
@@ -130,7 +130,7 @@ def test_dead_owner(prefixes: Prefixes) -> None:
 
 
 def test_owner_that_is_not_freed_yet(prefixes: Prefixes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class that was deleted holds its prefix until Python frees it; the registry never runs the collector."""
+    """A deleted class holds its prefix until Python frees it; the registry never runs the garbage collector."""
     monkeypatch.setattr(gc, "collect", lambda *args: pytest.fail("the collector runs"))
     mortal, heir = owner("Mortal"), owner("Heir")
     prefixes.claim(mortal, NanoId(prefix="cus"))
@@ -161,7 +161,7 @@ def test_finalizer_that_declares(prefixes: Prefixes) -> None:
 
 
 class Leisurely(str):
-    """A prefix that lets other threads run while its claim is looked up."""
+    """A prefix whose claim lets other threads run."""
 
     def lower(self) -> str:
         time.sleep(0.002)
@@ -169,7 +169,7 @@ class Leisurely(str):
 
 
 def test_many_threads_claim_one_prefix(prefixes: Prefixes) -> None:
-    """Of threads that claim a prefix at the same time, one gets it and all others are refused."""
+    """If several threads claim a prefix at the same time, one gets it and the others are refused."""
     owners = [owner(f"Owner{number}") for number in range(8)]
     together = threading.Barrier(len(owners))
     refused: list[type[Any]] = []
@@ -192,7 +192,7 @@ def test_many_threads_claim_one_prefix(prefixes: Prefixes) -> None:
 
 
 def test_one_namespace_a_scope() -> None:
-    """A scope keeps its namespace as long as it lives, and is not kept alive by it."""
+    """A scope has one namespace, which does not keep the scope alive."""
     scope = Scope()
     assert models(scope) is models(scope)
 
@@ -204,7 +204,7 @@ def test_one_namespace_a_scope() -> None:
 
 @classes_die
 def test_model_of() -> None:
-    """The model is known by table and column, as long as it lives."""
+    """A model is found by table and column as long as it is alive."""
     table, first = Scope(), owner("First")
     remember_model(table, "public_id", first)
     remember_model(table, "slug", owner("Mortal"))
@@ -215,7 +215,7 @@ def test_model_of() -> None:
 
 
 def test_few_comparisons(prefixes: Prefixes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prefix is compared with those that look like it, not with all others."""
+    """A prefix is compared only with similar ones, not with all others."""
     compared: list[Any] = []
     compare = _Claim.confusion_with
     monkeypatch.setattr(_Claim, "confusion_with", lambda *pair: compared.append(pair) or compare(*pair))

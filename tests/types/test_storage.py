@@ -1,4 +1,4 @@
-"""Every format in a column of each database, as a number and as text: the attribute always shows the text."""
+"""Every format in a column of each database, stored as a number or as text: the attribute always shows the text."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ FORMATS: dict[str, Any] = {
     "typed id": StoredId,
 }
 ONE_OF_EACH_TYPE = ["uuid7 prefixed", "uuid7 text", "ulid text", "snowflake", "object id", "typed id"]
-"""UUID, two lengths of VARCHAR, BIGINT, bytes, and a type of the program: what Python makes of them is the same."""
+"""UUID, two lengths of VARCHAR, BIGINT, bytes, and a typed id; the other formats use the same Python code."""
 
 pytestmark = pytest.mark.backend(declared_model=ONE_OF_EACH_TYPE)
 
 
 class Model:
-    """A table with ids of one format."""
+    """A model with ids of one format."""
 
     def __init__(self, declared: Any) -> None:
         class Base(DeclarativeBase):
@@ -67,7 +67,7 @@ class Model:
 
 @pytest.fixture(scope="module", params=FORMATS)
 def declared_model(request: pytest.FixtureRequest) -> Iterator[Model]:
-    """The models for each format: the tests of one come one after the other, and share the tables."""
+    """Yield the model for each format; module scope runs the tests of one format together, on the same table."""
     declared = Model(FORMATS[request.param])
     yield declared
     declared.Base.registry.dispose()
@@ -75,7 +75,7 @@ def declared_model(request: pytest.FixtureRequest) -> Iterator[Model]:
 
 @pytest.fixture
 def model(declared_model: Model, create: Callable[[MetaData], None]) -> Any:
-    """The models for each format, and their tables."""
+    """Return the model for each format, whose table exists."""
     create(declared_model.Base.metadata)
     return declared_model
 
@@ -89,7 +89,7 @@ def pairs(session: Session, name: Any, value: Any) -> dict[Any, Any]:
 
 
 def test_written_and_read(model: Any, engine: Engine) -> None:
-    """What the object shows before the flush is what another session reads, type included; nothing else is written."""
+    """Another session reads the id that the object showed before the flush, with its type; bad values raise."""
     with Session(engine) as session:
         made = rows(model, 20)
         session.add_all(made)
@@ -111,7 +111,7 @@ def test_written_and_read(model: Any, engine: Engine) -> None:
 
 
 def test_order(model: Any, session: Session) -> None:
-    """ORDER BY and comparisons by size sort as the texts do, whatever is stored."""
+    """ORDER BY and comparison operators order ids like their texts, however they are stored."""
     ids = model.format.generate_many(50)
     random.Random(1).shuffle(ids)
     session.execute(insert(model.Row), [{"public_id": text} for text in ids])
@@ -126,7 +126,7 @@ def test_order(model: Any, session: Session) -> None:
 
 
 def test_core(model: Any, session: Session) -> None:
-    """Core INSERTs of one row, of many and with many VALUES, upserts of nothing, and UPDATEs by id."""
+    """Core INSERTs of one row, of many rows and with several VALUES generate ids, and an UPDATE finds a row by id."""
     table = model.Row.__table__
     given = model.format.generate()
     session.execute(insert(table).values(name="one", public_id=given))
@@ -143,7 +143,7 @@ def test_core(model: Any, session: Session) -> None:
 
 
 def test_collisions(model: Any, session: Session) -> None:
-    """An id that is taken is drawn again: in a flush of one and of many, in Core, and in bulk."""
+    """A taken id is generated again in flushes of one and of many rows, in Core, and in bulk."""
     (first,) = rows(model, 1)
     session.add(first)
     session.flush()
@@ -171,7 +171,7 @@ def test_collisions(model: Any, session: Session) -> None:
 
 
 def test_lookup(model: Any, session: Session) -> None:
-    """Every function of ``lookup`` takes the text, in whatever way the specification lets it be written."""
+    """The functions of ``lookup`` take and return the text, however ids are stored."""
     some = rows(model, 3)
     session.add_all(some)
     session.flush()
@@ -186,7 +186,7 @@ def test_lookup(model: Any, session: Session) -> None:
 
 @pytest.mark.parametrize("declared", [Ulid(), Ulid(storage="text"), Uuid4(encoding="hex")], ids=repr)
 def test_other_letters(create: Callable[[MetaData], None], session: Session, declared: Any) -> None:
-    """What a session does with an id in other letters is right for its objects, too."""
+    """An id in other letter case finds its row, and the objects of the session are synchronized."""
     model = Model(declared)
     create(model.Base.metadata)
     one, two = rows(model, 2)
@@ -225,7 +225,7 @@ STORED = {
 
 @pytest.mark.parametrize("name", STORED)
 def test_column_types(engine: Engine, create: Callable[[MetaData], None], name: str) -> None:
-    """The database has the column that its documentation has for numbers of that size."""
+    """The column type is the one that the documentation lists for the database."""
     create(Model(FORMATS[name]).Base.metadata)
     column = next(one for one in inspect(engine).get_columns("stored_row") if one["name"] == "public_id")
     postgresql, mysql, sqlite = STORED[name]

@@ -1,4 +1,4 @@
-"""Typed ids: a text in every way, and a type."""
+"""Typed ids behave like plain texts and have a type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SeatId(TypedId, prefix="seat"): ...
 
 
 class PlaceId(TypedId):
-    """Abstract: the places share this type, and each has a prefix."""
+    """An abstract type: its subclasses have prefixes and share this type."""
 
 
 class StationId(PlaceId, prefix="station"): ...
@@ -34,11 +34,11 @@ class PlatformId(PlaceId, prefix="platform", aliases=("track", "gleis")): ...
 TEXT = "tkt_3k9x0a7b"
 
 
-# --- making and checking
+# --- generating and validating
 
 
 def test_making() -> None:
-    """Called without an argument, a type makes a new id of its own, of the format that it knows."""
+    """Called without an argument, a typed id class generates an id of its format."""
     ids = [TicketId() for _ in range(1000)]
 
     assert {type(id) for id in ids} == {TicketId}
@@ -50,7 +50,7 @@ def test_making() -> None:
 
 
 def test_checking() -> None:
-    """Called with a text, a type checks it; an id of the type is returned as it is."""
+    """Called with a text, a typed id class validates it; an id of the class is returned as is."""
     checked = TicketId(TEXT)
 
     assert type(checked) is TicketId
@@ -69,7 +69,7 @@ def test_checking() -> None:
     ],
 )
 def test_malformed(value: Any, reason: str) -> None:
-    """What is no id of the type is refused; the error names the type and the fault."""
+    """A value that is no id of the type raises, and the error names the type and the reason."""
     with pytest.raises(InvalidPublicId, match=r"^TicketId: ") as raised:
         TicketId(value)
 
@@ -77,7 +77,7 @@ def test_malformed(value: Any, reason: str) -> None:
 
 
 class Plain(str, enum.Enum):
-    """Members are texts, but ``str(member)`` is something else."""
+    """Members are texts, but ``str(member)`` returns something else."""
 
     MEMBER = TEXT
 
@@ -89,18 +89,18 @@ class Plain(str, enum.Enum):
     "make", [TicketId, TypedId.parse, PublicIdType(TicketId).checked], ids=["call", "parse", "column"]
 )
 def test_text_of_another_str_type(make: Any) -> None:
-    """A member of a text enumeration is taken as the text it equals, not as the text it is shown as."""
+    """A member of a text enumeration counts as the text it equals, not as its ``str()``."""
     made = make(Plain.MEMBER)
 
     assert type(made) is TicketId
     assert made == TEXT
 
 
-# --- a text in every way
+# --- behavior as text
 
 
 def test_text_in_every_way() -> None:
-    """An id equals, hashes, sorts, and is shown and written as JSON as its text; its methods answer plain texts."""
+    """An id compares, hashes, sorts and formats like its text, also in JSON; its methods return plain texts."""
     ticket, ids = TicketId(TEXT), [TicketId() for _ in range(100)]
 
     assert TEXT.__eq__(ticket) is True
@@ -114,7 +114,7 @@ def test_text_in_every_way() -> None:
 
 
 def test_pickle_and_copy() -> None:
-    """An id comes back from a pickle of any protocol, or a copy, with its type and its text."""
+    """A pickle of any protocol and a copy keep the type and the text of an id."""
     ids = [TicketId(TEXT)]
     clones = [pickle.loads(pickle.dumps(ids, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
     clones += [copy.copy(ids), copy.deepcopy(ids)]
@@ -125,7 +125,7 @@ def test_pickle_and_copy() -> None:
 
 
 def test_parse() -> None:
-    """The type follows from the prefix; a type parses its own ids, and an abstract type those of the types below it."""
+    """The prefix determines the type; a type parses its own ids, and an abstract type those of its subclasses."""
     made = [TicketId(), SeatId(), StationId(), PlatformId()]
     parsed = [TypedId.parse(str(id)) for id in made]
     assert (parsed, [*map(type, parsed)]) == (made, [TicketId, SeatId, StationId, PlatformId])
@@ -141,7 +141,7 @@ def test_parse() -> None:
 
 @pytest.mark.parametrize("text", ["", "tkt_", "tkt_!", "nobody_3k9x0a7b", "\ud800", "tkt_" * 10**6, None, 5])
 def test_parse_of_something_else(text: Any) -> None:
-    """A text of no type is refused, whatever it is, and the error holds it."""
+    """A text that belongs to no type raises, and the error holds it."""
     with pytest.raises(InvalidPublicId, match=r"^page: .* no type has ids like this") as raised:
         TypedId.parse(text, field="page")
 
@@ -152,7 +152,7 @@ def test_parse_of_something_else(text: Any) -> None:
 
 
 def test_aliases() -> None:
-    """Ids with a former prefix stay valid as they are, and so do older forms; new ones have the present prefix."""
+    """Ids with a former prefix stay valid unchanged, and so do older formats; new ids have the current prefix."""
     body = PlatformId().removeprefix("platform_")
     texts = [f"{prefix}_{body}" for prefix in ("track", "gleis", "platform")]
     assert [PlatformId(text) for text in texts] == [TypedId.parse(text) for text in texts] == texts
@@ -164,7 +164,7 @@ def test_aliases() -> None:
 
 
 def test_aliases_of_numbers() -> None:
-    """Where numbers are stored, an id with a former prefix is the same number with the new one, however it is read."""
+    """If ids are stored as numbers, an id with a former prefix is converted to the current prefix."""
 
     class RenamedId(TypedId, prefix="renamed", format=Uuid7(), aliases=("formerly",)): ...
 
@@ -177,7 +177,7 @@ def test_aliases_of_numbers() -> None:
 
 
 def test_abstract_types_have_no_ids() -> None:
-    """A type without a prefix makes and checks nothing, and says how to declare one."""
+    """A type without a prefix raises for every call, and the message says how to declare a prefix."""
     for arguments in ((), (TEXT,)):
         with pytest.raises(ConfigurationError, match=r'PlaceId has no prefix.*class CustomerId.PlaceId, prefix="cus"'):
             PlaceId(*arguments)
@@ -199,22 +199,22 @@ def test_abstract_types_have_no_ids() -> None:
     ids=str,
 )
 def test_refused_declarations(arguments: dict[str, Any], message: str) -> None:
-    """A declaration that cannot work is refused at once, and the message says what to write."""
+    """An invalid declaration raises at once, and the message says what to write."""
     with pytest.raises(ConfigurationError, match=message):
         type("WrongId", (TypedId,), {}, **arguments)
 
 
 def test_prefix_that_is_taken() -> None:
-    """A prefix has one owner, former ones included; the error names both."""
+    """Each prefix, including former ones, has one owner, and the error names both claimants."""
     with pytest.raises(DuplicatePrefix, match=r"'gleis' of .*OtherId belongs to .*PlatformId"):
         type("OtherId", (TypedId,), {}, prefix="gleis")
 
 
-# --- the life of a type
+# --- subclasses
 
 
 def test_subclass_of_a_type_with_a_prefix() -> None:
-    """A subclass that adds behaviour only shares the ids of its base, to which parse() leads."""
+    """A subclass that only adds behavior shares the ids of its base, and ``parse()`` returns the base type."""
 
     class ShownTicketId(TicketId):
         def shown(self) -> str:

@@ -1,4 +1,4 @@
-"""The column type: what it binds, compares, reads, writes down and copies."""
+"""The column type: what it binds, compares, reads, renders and copies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OtherTicketId(TicketId, prefix="sqlother"): ...
 
 
 class Account(PublicIdMixin, Base):
-    """Has ids of two lengths, in which capitals count."""
+    """Has case-sensitive ids of two lengths."""
 
     __tablename__ = "account"
     __public_id__ = NanoId(length=16, alphabet=BASE62).accepting(NanoId(length=12, alphabet=BASE62))
@@ -86,7 +86,7 @@ MALFORMED = {
 
 @pytest.fixture
 def accounts(create: Callable[[MetaData], None], session: Session) -> Session:
-    """A session on a database with the accounts LONG and SHORT, and one ticket."""
+    """Return a session on a database with the accounts LONG and SHORT, and one ticket."""
     create(Base.metadata)
     session.add_all([Account(public_id=LONG), Account(public_id=SHORT), Ticket(public_id="sqlticket_000000000000")])
     session.commit()
@@ -101,13 +101,13 @@ def ids(session: Session, *conditions: Any) -> list[str]:
 
 
 def in_one_process(*queries: Any) -> list[Any]:
-    """What each query returns, on one engine."""
+    """Return the result of each query on one engine, which shares its statement cache."""
     with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
         return [connection.scalar(query) for query in queries]
 
 
 def test_statements_of_several_types() -> None:
-    """The statement that was cached for one type does not check, cut off or read the ids of another."""
+    """A statement cached for one type does not validate, truncate or convert the ids of another type."""
     lengths = [PublicIdType(NanoId(length=length)) for length in (3, 6)]
     read = [literal("sqlticket_000000000000", PublicIdType(each)) for each in (TicketId, TicketId.id_format, TicketId)]
 
@@ -121,12 +121,12 @@ def test_statements_of_several_types() -> None:
     assert [type(found) for found in in_one_process(*map(select, read))] == [TicketId, str, TicketId]
 
 
-# --- what it is
+# --- representation and copies
 
 
 @pytest.mark.parametrize("declared", [NanoId(length=16).accepting(NanoId(prefix="old"), NanoId(length=8)), TicketId])
 def test_repr_is_a_constructor_call(declared: Any) -> None:
-    """Alembic writes this text into a migration; a typed id appears by its name."""
+    """The ``repr``, which Alembic writes into migrations, can be evaluated, and names a typed id class."""
     assert eval(repr(PublicIdType(declared))).format == declared
 
 
@@ -143,7 +143,7 @@ COPIES: dict[str, Callable[[PublicIdType], Any]] = {
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize("declared", [NanoId(length=5), TicketId], ids=["format", "typed id"])
 def test_copies(declared: Any, way: str) -> None:
-    """A copy makes, checks and shows the same ids."""
+    """A copy generates, validates and shows ids like the original."""
     type_ = PublicIdType(declared)
     copied = COPIES[way](type_)
 
@@ -156,7 +156,7 @@ def test_copies(declared: Any, way: str) -> None:
 
 @pytest.mark.parametrize("declared", [None, 12, "cus", NanoId, TypedId, str, [NanoId()]])
 def test_what_is_no_format(declared: Any) -> None:
-    """Anything but a format or a typed id with a prefix is refused where the column is declared."""
+    """Anything but a format or a typed id class with a prefix raises where the column is declared."""
     with pytest.raises(ConfigurationError):
         PublicIdType(declared)
 
@@ -188,7 +188,7 @@ def test_literals(url: str) -> None:
 
 
 def test_literal_that_would_be_written() -> None:
-    """A malformed id is refused in an INSERT with literals as well."""
+    """A malformed id also raises in an INSERT that is compiled with ``literal_binds``."""
     table = Table("t", MetaData(), Column("public_id", PublicIdType(NanoId(length=5))))
     with pytest.raises(CompileError) as caught:
         insert(table).values(public_id="toolong").compile(compile_kwargs={"literal_binds": True})
@@ -201,7 +201,7 @@ def test_literal_that_would_be_written() -> None:
 
 @pytest.mark.parametrize("why", MALFORMED)
 def test_malformed_text_matches_nothing(accounts: Session, why: str) -> None:
-    """No malformed text is equal to an id or in a list of them, and none is an error, on any database."""
+    """A malformed text equals no id, is in no list of ids, and raises on no database."""
     column, text = Account.public_id, MALFORMED[why]
 
     assert ids(accounts, column == text) == ids(accounts, column.is_not_distinct_from(text)) == []
@@ -213,7 +213,7 @@ def test_malformed_text_matches_nothing(accounts: Session, why: str) -> None:
 
 @pytest.mark.parametrize("value", [1, b"abcdefghijkl"], ids=lambda value: type(value).__name__)
 def test_compared_with_what_is_no_text(value: Any) -> None:
-    """An integer key in place of a public id is a mistake of the program, and is told as such."""
+    """Comparing a public id with an integer key or bytes raises."""
     with pytest.raises(InvalidPublicId) as caught:
         in_one_process(select(literal(LONG, Account.__table__.c.public_id.type) == value))
 
@@ -222,7 +222,7 @@ def test_compared_with_what_is_no_text(value: Any) -> None:
 
 
 def test_order_is_that_of_bytes(accounts: Session) -> None:
-    """``ORDER BY``, ``<`` and ``max()`` go by ASCII on every database: digits, capitals, small letters."""
+    """``ORDER BY``, ``<`` and ``max()`` use ASCII order on every database: digits, capitals, lower-case letters."""
     made = [letter * 16 for letter in "b0Z9aAzB"]
     accounts.add_all([Account(public_id=each) for each in made])
     accounts.commit()
@@ -243,7 +243,7 @@ def test_like(accounts: Session) -> None:
 
 
 def test_row_of_another_format(accounts: Session) -> None:
-    """A row whose id is of a former format, as long as the column, is found by it."""
+    """A stored id of a former format is found if it is as long as the column."""
     former = "-" * len(LONG)
     accounts.execute(sqlalchemy.text("INSERT INTO account (public_id) VALUES (:id)"), {"id": former})
 
@@ -254,7 +254,7 @@ def test_row_of_another_format(accounts: Session) -> None:
 
 
 def test_typed_ids_are_read(accounts: Session) -> None:
-    """Columns, aggregates and NULLs of a typed id."""
+    """A typed id column returns typed ids for columns and aggregates, and None for NULL."""
     (found,) = accounts.scalars(select(Ticket.public_id)).all()
     greatest = accounts.scalar(select(func.max(Ticket.public_id)))
     missing = accounts.execute(select(Ticket.public_id).select_from(Account).outerjoin(Ticket, Ticket.id < 0)).all()
@@ -276,7 +276,7 @@ WRITES: dict[str, Callable[[str], Any]] = {
 @pytest.mark.parametrize("way", WRITES)
 @pytest.mark.parametrize("name", [name for name in MALFORMED if name != "other case"])
 def test_malformed_text_is_not_written(accounts: Session, statements: list[str], way: str, name: str) -> None:
-    """A malformed id is refused by its own error before anything is sent."""
+    """A malformed id raises its own error before any statement is sent."""
     accounts.connection()
     statements.clear()
     with pytest.raises(InvalidPublicId) as caught:
@@ -286,7 +286,7 @@ def test_malformed_text_is_not_written(accounts: Session, statements: list[str],
 
 
 class OwnId(PublicIdType):
-    """A type of the program, which makes ids in its own way."""
+    """A subclass of the column type that generates ids in its own way."""
 
     cache_ok = True
 
@@ -299,7 +299,7 @@ OWN_ID = OwnId(NanoId())
 
 @on("sqlite")
 def test_subclass_makes_its_own_ids(session: Session) -> None:
-    """An id that collides is replaced by ``next_id()`` of a subclass, which the column default may call as well."""
+    """A retry calls ``next_id()`` of the subclass, which the column default may call as well."""
 
     class Own(DeclarativeBase): ...
 

@@ -1,4 +1,4 @@
-"""What the programs of should_pass and should_fail are about."""
+"""The models that the programs in should_pass and should_fail use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allocators of one sequence, whose table goes with them."""
+"""Allocators of block keys for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy_public_id.keys import BlockAllocator
 
 @pytest.fixture
 def allocators(engine: Engine) -> Iterator[Callable[..., BlockAllocator]]:
-    """Make allocators of the sequence ``order``, whose table exists."""
+    """Yield a function that makes allocators of the sequence ``order``, whose table is dropped after the test."""
     made = [BlockAllocator(engine, "order")]
     table = made[0].table
     table.drop(engine, checkfirst=True)

@@ -1,4 +1,4 @@
-"""Blocks of keys on real databases: what a lease is, and what comes of it."""
+"""Blocks of keys on real databases: numbers, leases and the table."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ END = 2**63 - 1
 
 
 def counter(engine: Engine, allocator: BlockAllocator) -> int | None:
-    """Where the counter of *allocator* is, in the table."""
+    """Return the stored counter of *allocator*."""
     with engine.connect() as connection:
         return connection.scalar(select(allocator.table.c.next).where(allocator.table.c.name == allocator.name))
 
 
 def at_once(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
-    """Call *work* with each of *arguments*, in as many threads, which begin together."""
+    """Call *work* with each of *arguments*, in one thread each, all at the same time."""
     together = threading.Barrier(len(arguments))
 
     def begin(argument: Any) -> Any:
@@ -45,7 +45,7 @@ def at_once(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
 
 
 def test_numbers_count_up(allocators: Allocators) -> None:
-    """One program that uses an allocator alone gets all numbers from the start on, in order, however it asks."""
+    """A single program gets all numbers from the start in order, whichever methods it calls."""
     allocator = allocators(start=5)
     got = [allocator.next(), *allocator.take(1)[0], allocator.next()]
     got += [number for numbers in allocator.take(1000) for number in numbers]
@@ -55,14 +55,14 @@ def test_numbers_count_up(allocators: Allocators) -> None:
 
 
 def test_names_are_apart(allocators: Allocators) -> None:
-    """Sequences whose names differ in one byte count for themselves."""
+    """Sequences whose names differ in one byte have separate counters."""
     got = [allocators(name).next() for name in ("order", "Order", "order.", "orders")]
 
     assert got == [0, 0, 0, 0]
 
 
 def test_reserved_numbers_are_in_memory(engine: Engine, allocators: Allocators) -> None:
-    """After ``reserve()``, so many numbers can be had without the database, and no more were leased than needed."""
+    """After ``reserve()`` the numbers are issued without the database, and no more were leased than needed."""
     allocator = allocators()
     allocator.reserve(1234)
     reserved = allocator.reserved
@@ -73,7 +73,7 @@ def test_reserved_numbers_are_in_memory(engine: Engine, allocators: Allocators) 
 
 
 def test_size_doubles(allocators: Allocators, statements: Statements) -> None:
-    """Where no size is given, a program that takes numbers without a pause gets twice as many with each lease."""
+    """Without a block size, the size doubles with each lease while a program takes numbers without a pause."""
     allocator = allocators(block=None)
     for _ in range(20_000):
         allocator.next()
@@ -83,7 +83,7 @@ def test_size_doubles(allocators: Allocators, statements: Statements) -> None:
 
 
 def test_one_lease_for_all_who_wait(engine: Engine, allocators: Allocators) -> None:
-    """Threads that run dry at once wait for one lease."""
+    """Threads that run out of numbers at the same time wait for the same lease."""
     allocator = allocators(block=10_000)
     got = at_once(lambda _: allocator.next(), range(8))
 
@@ -92,7 +92,7 @@ def test_one_lease_for_all_who_wait(engine: Engine, allocators: Allocators) -> N
 
 
 def test_close(engine: Engine, allocators: Allocators) -> None:
-    """``close()`` drops the numbers, which are lost, and the next call begins anew."""
+    """``close()`` discards the numbers in memory, and the next call leases new ones."""
     other = allocators()
     with allocators() as allocator:
         first = allocator.next()
@@ -109,7 +109,7 @@ def test_close(engine: Engine, allocators: Allocators) -> None:
 def test_a_lease_is_one_transaction(
     engine: Engine, allocators: Allocators, statements: Statements, listen: Callable[..., None]
 ) -> None:
-    """A lease reads the counter, moves it, and commits."""
+    """A lease reads the counter, increments it, and commits."""
     allocator = allocators()
     allocator.reserve(1)
     statements.clear()
@@ -122,7 +122,7 @@ def test_a_lease_is_one_transaction(
 
 
 def test_threads_of_one_allocator(allocators: Allocators) -> None:
-    """Threads that share an allocator get each number once, however they ask for it."""
+    """Threads that share an allocator get each number once, whichever methods they call."""
     allocator = allocators(block=10)
 
     def work(is_single: bool) -> list[int]:
@@ -151,7 +151,7 @@ LEVELS: list[Any] = [
 def test_isolation_levels(
     engine: Engine, level: str, new_engine: Callable[..., Engine], allocators: Allocators
 ) -> None:
-    """Whatever isolation level the engine has, those who lease at once never meet, and see no error."""
+    """Concurrent leases issue each number once and raise no error, whatever the isolation level of the engine."""
     own = new_engine(engine.name, engine.url, isolation_level=level)
     with own.connect() as connection:
         before = connection.get_isolation_level()
@@ -167,7 +167,7 @@ def test_isolation_levels(
 
 @on("postgresql", "mysql", "mariadb")
 def test_transaction_of_the_caller(engine: Engine, allocators: Allocators) -> None:
-    """A lease is none of the caller's transaction: after a rollback, its numbers are not issued again."""
+    """A lease is independent of the caller's transaction: its numbers are not issued again after a rollback."""
     allocator, other = allocators(), allocators("other")
     other.next()
     with Session(engine) as session:
@@ -180,7 +180,7 @@ def test_transaction_of_the_caller(engine: Engine, allocators: Allocators) -> No
 
 
 def test_end_of_the_numbers(allocators: Allocators) -> None:
-    """The last numbers of a BIGINT are issued, and then there is an error, which says of which sequence."""
+    """The last numbers of a BIGINT are issued, and then an error names the sequence."""
     allocator = allocators(start=END - 150)
     first = allocator.take(120)
     with pytest.raises(KeySpaceExhausted, match="'order' has issued its last key"):
@@ -193,7 +193,7 @@ def test_end_of_the_numbers(allocators: Allocators) -> None:
 
 
 def test_missing_table(engine: Engine, allocators: Allocators) -> None:
-    """Without the table there is an error that says how to make it; once it is there, the same allocator works."""
+    """Without the table an error says how to create it; once it exists, the same allocator works."""
     allocator = allocators(table="elsewhere")
     with pytest.raises(ConfigurationError, match=r"no table elsewhere: call allocator\.create_table\(\), "):
         allocator.next()
@@ -206,7 +206,7 @@ def test_missing_table(engine: Engine, allocators: Allocators) -> None:
 
 
 def test_table_at_the_first_lease(engine: Engine, allocators: Allocators) -> None:
-    """With ``create=True`` the first lease makes the table, even where several are the first."""
+    """With ``create=True`` the first lease creates the table, even if several leases are the first."""
     several = [allocators(table="elsewhere", create=True, block=10) for _ in range(4)]
     got = at_once(BlockAllocator.next, several)
     several[0].table.drop(engine)
@@ -214,7 +214,7 @@ def test_table_at_the_first_lease(engine: Engine, allocators: Allocators) -> Non
     assert sorted(got) == [0, 10, 20, 30]
 
 
-@on("sqlite", "postgresql", "mariadb")  # who looks for a table keeps others from creating it on MySQL
+@on("sqlite", "postgresql", "mariadb")  # on MySQL, looking for the table blocks others from creating it
 def test_table_that_another_process_creates(
     engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators, listen: Callable[..., None]
 ) -> None:
@@ -233,7 +233,7 @@ def test_table_that_another_process_creates(
 
 
 def test_table_of_migrations(engine: Engine, allocators: Allocators) -> None:
-    """The table that was copied into another metadata is the one that the allocator uses."""
+    """The allocator can use its table after it was copied to another MetaData and created from there."""
     metadata = MetaData()
     allocator = allocators(table="elsewhere")
     allocator.table.to_metadata(metadata)

@@ -1,4 +1,4 @@
-"""Blocks of keys with every asynchronous driver: awaited, inside a flush, and leased by a task of the loop."""
+"""Blocks of keys with every asynchronous driver: awaited, and in a flush."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 pytestmark = [
     pytest.mark.backend,
-    # of aiosqlite, whose thread may outlive the loop of a task that was cancelled
+    # aiosqlite's thread may outlive the loop of a canceled task
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 
@@ -28,14 +28,14 @@ _names = itertools.count()
 
 
 async def drop(allocator: BlockAllocator, engine: AsyncEngine) -> None:
-    """Drop the table, which the tests of other files must not find."""
+    """Drop the table, so that tests of other files do not find it."""
     async with engine.begin() as connection:
         await connection.run_sync(allocator.table.drop)
 
 
 @pytest.fixture
 def run(async_engine: AsyncEngine) -> Callable[..., Any]:
-    """Run a story with an allocator of a new sequence, and return its answer."""
+    """Return a function that runs a coroutine with an allocator of a new sequence."""
 
     async def tell(story: Story, options: dict[str, Any]) -> Any:
         settings = {"block": 100, "timeout": 30, "start": 0} | options
@@ -51,7 +51,7 @@ def run(async_engine: AsyncEngine) -> Callable[..., Any]:
 
 
 def test_awaited(run: Callable[..., Any]) -> None:
-    """The awaited twins give the same numbers in the same order, and those in memory need no ``await``."""
+    """The awaitable methods issue the same numbers in order, and numbers in memory need no ``await``."""
 
     async def story(allocator: BlockAllocator, engine: AsyncEngine) -> list[int]:
         got = [await allocator.anext()]
@@ -64,7 +64,7 @@ def test_awaited(run: Callable[..., Any]) -> None:
 
 
 def test_tasks(run: Callable[..., Any]) -> None:
-    """Many tasks at once never get the same number, and wait for one lease together."""
+    """Many concurrent tasks get different numbers, and wait for the same lease."""
 
     async def take(allocator: BlockAllocator) -> list[int]:
         return [await allocator.anext() for _ in range(50)]
@@ -76,7 +76,7 @@ def test_tasks(run: Callable[..., Any]) -> None:
 
 
 def test_cancelled_task(run: Callable[..., Any]) -> None:
-    """A task that is cancelled while it waits takes nothing from the others."""
+    """A task that is canceled while it waits takes no numbers from the others."""
 
     async def story(allocator: BlockAllocator, engine: AsyncEngine) -> list[int]:
         waiting = [asyncio.create_task(allocator.anext()) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_cancelled_task(run: Callable[..., Any]) -> None:
 
 
 def test_in_a_flush(run: Callable[..., Any]) -> None:
-    """Inside an ``AsyncSession`` and in a Core default, ``next()`` waits by itself."""
+    """Inside an ``AsyncSession`` and in a Core default, ``next()`` needs no ``await``."""
 
     async def story(allocator: BlockAllocator, engine: AsyncEngine) -> list[int]:
         class Base(DeclarativeBase):
@@ -115,7 +115,7 @@ def test_in_a_flush(run: Callable[..., Any]) -> None:
 
 
 def test_flush_that_leases(run: Callable[..., Any], async_engine: AsyncEngine) -> None:
-    """A flush that runs dry leases on a connection of its own; on SQLite, where it holds the file, it is told."""
+    """A flush that runs out of numbers leases on its own connection; on SQLite, with a locked file, it raises."""
     is_sqlite = async_engine.dialect.name == "sqlite"
 
     async def story(allocator: BlockAllocator, engine: AsyncEngine) -> object:
@@ -132,7 +132,7 @@ def test_flush_that_leases(run: Callable[..., Any], async_engine: AsyncEngine) -
 
 
 def test_what_has_to_be_awaited(run: Callable[..., Any]) -> None:
-    """Where the database would have to be awaited and cannot be, the error says what to call instead."""
+    """If a lease would have to be awaited but cannot be, the error says what to call instead."""
 
     async def story(allocator: BlockAllocator, engine: AsyncEngine) -> None:
         with pytest.raises(ConfigurationError, match=r"await allocator\.acreate_table\(\)"):
@@ -146,7 +146,7 @@ def test_what_has_to_be_awaited(run: Callable[..., Any]) -> None:
 
 
 def test_row_is_held(run: Callable[..., Any]) -> None:
-    """While another transaction holds the row, the wait ends in time, and the loop goes on meanwhile."""
+    """While another transaction locks the row, the lease times out, and the event loop is not blocked."""
     ticks: list[int] = []
 
     async def tick() -> None:
@@ -174,7 +174,7 @@ def test_row_is_held(run: Callable[..., Any]) -> None:
 
 
 def test_one_loop_after_the_other(async_engine: AsyncEngine) -> None:
-    """An allocator works in one event loop after the other, also where the first ended in the midst of a lease."""
+    """An allocator works in several event loops in turn, even if a loop ended during a lease."""
     allocator = BlockAllocator(async_engine, f"order {next(_names)}", block=4, timeout=30, create=True)
     got: list[int] = []
 
@@ -196,7 +196,7 @@ def test_one_loop_after_the_other(async_engine: AsyncEngine) -> None:
 
 
 def test_engine_of_the_other_kind(async_engine: AsyncEngine) -> None:
-    """With a synchronous engine, the awaited twins are refused with what to call instead."""
+    """With a synchronous engine, the awaitable methods raise and say what to call instead."""
     allocator = BlockAllocator(async_engine.sync_engine, "order")
     with pytest.raises(ConfigurationError, match=r"call next\(\) without await"):
         asyncio.run(allocator.anext())

@@ -1,4 +1,4 @@
-"""Integer keys from blocks, on every way to write a row."""
+"""Integer keys from blocks, in every way to write a row."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Note(Base):
 
 
 class Urgent(Note):
-    """A table of its own, joined with that of notes."""
+    """A model with joined table inheritance."""
 
     __tablename__ = "urgent"
     id: Mapped[int] = mapped_column(ForeignKey(Note.id), primary_key=True)
@@ -64,11 +64,11 @@ class Order(PublicIdColumnMixin, Base):
 
 @pytest.fixture(autouse=True)
 def _tables(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[None]:
-    """The tables, and 1,000 keys in memory, so that no lease is seen among the statements."""
+    """Create the tables, and reserve 3,000 keys, so that no lease is among the recorded statements."""
     create(Base.metadata)
     with ExitStack() as stack:
         _engines.append(engine)
-        NOTES._lessor._engine = None  # to be asked anew
+        NOTES._lessor._engine = None  # so that the function is called again
         stack.callback(NOTES.table.drop, engine, checkfirst=True)
         NOTES.table.drop(engine, checkfirst=True)
         NOTES.create_table()
@@ -90,14 +90,14 @@ WAYS: dict[str, Callable[[Session], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_write(session: Session, way: str) -> None:
-    """Each way to write rows takes a key for each of them from the allocator, in order."""
+    """Each way to write rows takes their keys from the allocator, in order."""
     WAYS[way](session)
 
     assert session.execute(select(Note.number, Note.id).order_by(Note.id)).all() == [(n, n) for n in range(100)]
 
 
 def test_a_flush_is_one_statement(session: Session, statements: Any) -> None:
-    """A flush of many objects is one INSERT on every database, without RETURNING, and the objects have their keys."""
+    """A flush of many objects is one INSERT without RETURNING on every database, and sets their keys."""
     session.connection()
     statements.clear()
     notes = [Note(number=number) for number in range(500)]
@@ -110,7 +110,7 @@ def test_a_flush_is_one_statement(session: Session, statements: Any) -> None:
 
 
 def test_given_keys_stay(session: Session) -> None:
-    """A key that the program gives is kept, and takes none from the allocator."""
+    """A given key is kept, and takes no number from the allocator."""
     notes = [Note(id=10**6, number=1), Note(number=2)]
     session.add_all(notes)
     session.flush()
@@ -119,7 +119,7 @@ def test_given_keys_stay(session: Session) -> None:
 
 
 def test_relationships_and_inheritance(session: Session) -> None:
-    """Foreign keys and joined tables get the key of the row that they belong to."""
+    """Foreign keys and joined tables get the key of the row that they refer to."""
     owner = Owner(notes=[Urgent(number=1, reason=7), Note(number=2)])
     session.add(owner)
     session.commit()
@@ -130,7 +130,7 @@ def test_relationships_and_inheritance(session: Session) -> None:
 
 
 def test_with_public_ids(session: Session) -> None:
-    """A model may have a key from blocks and a public id; ``bulk.insert`` fills in both."""
+    """A model may have a key from blocks and a public id, and ``bulk.insert`` sets both."""
     orders = [Order() for _ in range(50)]
     bulk.insert(session, orders)
 
@@ -139,7 +139,7 @@ def test_with_public_ids(session: Session) -> None:
 
 
 def test_types(engine: Engine) -> None:
-    """The key is what ``bigint_key()`` makes, but nothing counts it up."""
+    """The key has the type of ``bigint_key()``, but does not autoincrement."""
     column = Note.__table__.c.id
     type_ = column.type.dialect_impl(engine.dialect).compile(dialect=engine.dialect)
 
@@ -148,14 +148,14 @@ def test_types(engine: Engine) -> None:
 
 
 def test_no_allocator() -> None:
-    """What is no allocator is refused when the key is declared."""
+    """Anything but an allocator is refused when the key is declared."""
     with pytest.raises(ConfigurationError, match="expected a BlockAllocator"):
-        block_key("note")  # the wrong type, on purpose
+        block_key("note")  # intentionally of the wrong type
 
 
 @pytest.mark.parametrize("key", [lambda: block_key(NOTES), bigint_key], ids=["block", "bigint"])
 def test_properties_that_are_expressions(key: Any) -> None:
-    """Models with a ``column_property()`` are configured as ever, with and without a key from blocks."""
+    """Models with a ``column_property()`` can be configured with and without a key from blocks."""
 
     class Base(DeclarativeBase): ...
 

@@ -20,14 +20,14 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.backend,
     ignore_fork_warning,
-    # what the parent had open is the parent's to close
+    # the child leaves the parent's connections open
     pytest.mark.filterwarnings("ignore:.*unclosed:ResourceWarning"),
 ]
 
 
 @pytest.fixture
 def server(engine: Engine) -> Iterator[Engine]:
-    """An engine without a pool, on a database that has the table of counters."""
+    """Yield an engine without a pool, on a database with the table of counters."""
     server = create_engine(engine.url, poolclass=NullPool)
     table = BlockAllocator(server, "order").table
     table.drop(server, checkfirst=True)
@@ -37,9 +37,9 @@ def server(engine: Engine) -> Iterator[Engine]:
 
 
 def test_forks_in_the_midst_of_leases(engine: Engine, server: Engine, new_engine: Callable[..., Engine]) -> None:
-    """A child that is forked while threads take keys takes others, and waits for no lock of its parent, which goes on.
+    """A child that is forked during leases issues other keys, and does not wait for its parent's locks.
 
-    Its connections are its own.
+    It opens its own connections, and the parent goes on.
     """
     allocator = BlockAllocator(new_engine(engine.name, engine.url), "order", block=20, start=0, timeout=60)
     taken: list[int] = []
@@ -70,12 +70,12 @@ def test_forks_in_the_midst_of_leases(engine: Engine, server: Engine, new_engine
     assert [reserved for reserved, *_ in answers] == [0] * 12
     taken += [key for _, *keys in answers for key in keys]
     assert len(set(taken)) == len(taken)
-    assert BlockAllocator(server, "order").next() % 20 == 0  # the connections of the parent were left alone
+    assert BlockAllocator(server, "order").next() % 20 == 0  # the parent's connections still work
 
 
 @on("sqlite")
 def test_fork_within_a_transaction(engine: Engine, server: Engine) -> None:
-    """A child that is forked while its parent writes to a SQLite file, which SQLite forbids, gets an error in time."""
+    """On SQLite, a child that is forked during its parent's transaction gets an error after the timeout."""
 
     def work() -> list[str]:
         with pytest.raises(LeaseNotAvailable):

@@ -1,4 +1,4 @@
-"""Blocks of keys where something stands in the way: locks, pools, broken connections, the end of the program."""
+"""Blocks of keys under adverse conditions: locks, pools, broken connections, the end of the program."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Allocators = Callable[..., BlockAllocator]
 
 
 def hold(connection: Connection, allocator: BlockAllocator) -> None:
-    """Have a transaction hold the row of *allocator*, on SQLite the whole file."""
+    """Lock the row of *allocator* in the transaction of *connection*, on SQLite the whole file."""
     connection.execute(update(allocator.table).values(next=allocator.table.c.next))
 
 
 def kill_statement(engine: Engine) -> str:
-    """Return the statement that ends a connection, with a place for its number."""
+    """Return the statement that kills a connection, with a placeholder for its number."""
     return "SELECT pg_terminate_backend({})" if engine.name == "postgresql" else "KILL {}"
 
 
@@ -42,8 +42,8 @@ def kill_statement(engine: Engine) -> str:
 
 
 def test_row_is_held(engine: Engine, allocators: Allocators) -> None:
-    """While another transaction holds the row, numbers in memory are served, then there is an error in time; a lease
-    that was late is not lost.
+    """While another transaction locks the row, numbers in memory are issued, and then the lease times out. Numbers
+    that arrive after the timeout are kept.
     """
     allocator = allocators(timeout=0.2)
     allocator.reserve(100)
@@ -59,7 +59,7 @@ def test_row_is_held(engine: Engine, allocators: Allocators) -> None:
     after = allocator.next()
 
     assert got == list(range(100))
-    assert 0.2 <= took < 4  # the driver alone would wait for 5 s, a server for 50 s or for ever
+    assert 0.2 <= took < 4  # by default, the driver waits for 5 s, and a server for 50 s or without a limit
     assert (caught.value.name, caught.value.timeout) == ("order", 0.2)
     assert "no block of 'order' could be leased within 0.2 s" in str(caught.value)
     assert after == 100
@@ -67,7 +67,7 @@ def test_row_is_held(engine: Engine, allocators: Allocators) -> None:
 
 @on("sqlite")
 def test_caller_holds_the_file(engine: Engine, allocators: Allocators) -> None:
-    """A caller that writes to the same SQLite file is told to reserve numbers first, and gets on if it does."""
+    """A caller that writes to the same SQLite file is told to reserve numbers first, which then works."""
     allocator = allocators(timeout=0.2)
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE note (id INTEGER)")
@@ -101,7 +101,7 @@ def test_pool_without_a_spare_connection(
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///file:blocks?mode=memory&uri=true"])
 def test_memory(url: str) -> None:
-    """SQLite in memory is refused whatever the pool: the counter would be gone with its connection."""
+    """SQLite in memory is refused with any pool, because the counter would be lost with its connection."""
     engine = create_engine(url, poolclass=NullPool)
     with pytest.raises(ConfigurationError, match="cannot work with SQLite in memory"):
         BlockAllocator(engine, "order", create=True).next()
@@ -110,12 +110,12 @@ def test_memory(url: str) -> None:
 # --- failures
 
 
-@pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")  # killed before SQLAlchemy had it
+@pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")  # not yet in the pool
 @on("postgresql", "mysql", "mariadb")
 def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators) -> None:
-    """Connections that break in the midst of leases cost numbers, never repeat one, and no caller sees it."""
+    """If connections break during leases, numbers are skipped but never repeated, and callers see no error."""
     several = [allocators(engine=new_engine(engine.name, engine.url), block=5) for _ in range(4)]
-    numbers: set[int] = set()  # of connections
+    numbers: set[int] = set()  # of the connections
     done = threading.Event()
 
     def on_checkout(dbapi_connection: Any, *rest: Any) -> None:
@@ -151,7 +151,7 @@ def test_broken_connections(engine: Engine, new_engine: Callable[..., Engine], a
 def test_connection_breaks_before_the_table_is_made(
     engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators
 ) -> None:
-    """A connection that breaks while the table of counters is looked for or created is replaced like any other."""
+    """A connection that breaks while the table is looked up or created is replaced."""
     own = new_engine(engine.name, engine.url)
     allocator = allocators(engine=own, create=True)
     allocator.table.drop(engine)
@@ -177,7 +177,7 @@ def test_connection_breaks_before_the_table_is_made(
 def test_broken_sockets(
     step: str, engine: Engine, new_engine: Callable[..., Engine], allocators: Allocators, caplog: Any
 ) -> None:
-    """A connection whose socket is broken, which psycopg still calls open, is replaced; nobody sees the next error."""
+    """A connection with a broken socket, which psycopg considers open, is replaced, and nothing is logged."""
     own = new_engine(engine.name, engine.url)
     allocator = allocators(engine=own, block=3)
     allocator.take(3)
@@ -201,7 +201,7 @@ def test_broken_sockets(
 
 @on("postgresql", "mysql", "mariadb")
 def test_outcome_of_a_commit_is_unknown(engine: Engine, allocators: Allocators) -> None:
-    """Where the connection breaks after the counter was moved, its numbers are lost, and others are leased instead."""
+    """If the connection breaks after the counter was incremented, its numbers are skipped and others leased."""
     broken: list[int] = []
 
     def after_update(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
@@ -223,7 +223,7 @@ def test_outcome_of_a_commit_is_unknown(engine: Engine, allocators: Allocators) 
 
 @on("postgresql")
 def test_other_errors_are_shown_as_they_are(engine: Engine, allocators: Allocators) -> None:
-    """An error that would come again is not tried again: who may not write is told so at once."""
+    """An error that is not temporary is raised at once, without a retry."""
     allocator = allocators()
     with engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE public_id_block RENAME next TO following")
@@ -233,7 +233,7 @@ def test_other_errors_are_shown_as_they_are(engine: Engine, allocators: Allocato
 
 @on("sqlite", "postgresql")
 def test_counter_that_the_table_refuses(engine: Engine, allocators: Allocators) -> None:
-    """A constraint that refuses the row of a new sequence is an error, and no reason to try for ever."""
+    """If a constraint rejects the row of a new sequence, the error is raised instead of retried forever."""
     allocator = allocators(timeout=10)
     allocator.table.drop(engine)
     with engine.begin() as connection:
@@ -251,7 +251,7 @@ def test_counter_that_the_table_refuses(engine: Engine, allocators: Allocators) 
 @pytest.mark.slow
 @on("postgresql", "mysql", "mariadb")
 def test_server_is_away(engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """Where no connection can be made, the error comes in time and says why."""
+    """If no connection can be opened, an error is raised in time and says why."""
     away = new_engine(engine.name, engine.url.set(port=1))
     with BlockAllocator(away, "order", timeout=0.3) as allocator, pytest.raises(LeaseNotAvailable) as caught:
         allocator.next()
@@ -260,11 +260,11 @@ def test_server_is_away(engine: Engine, new_engine: Callable[..., Engine]) -> No
     assert caught.value.__cause__ is not None
 
 
-# --- what comes between
+# --- interruptions
 
 
 def test_close_while_one_waits(allocators: Allocators) -> None:
-    """Who waits for a lease while the allocator is closed gets as many numbers, of the next leases."""
+    """If the allocator is closed during ``take()``, the call still returns as many numbers as requested."""
     allocator = allocators(block=20)
     first = allocator.next()
     leasing, closed = threading.Event(), threading.Event()
@@ -275,7 +275,7 @@ def test_close_while_one_waits(allocators: Allocators) -> None:
         assert closed.wait(60)
         return real(count, *rest)
 
-    allocator._lessor.lease = slow  # in place of the real one
+    allocator._lessor.lease = slow  # replace the real method
     with ThreadPoolExecutor(1) as threads:
         taken = threads.submit(allocator.take, 50)
         assert leasing.wait(60)
@@ -289,14 +289,14 @@ def test_close_while_one_waits(allocators: Allocators) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_another_schema(engine: Engine) -> None:
-    """With a ``schema_translate_map``, the table is made, looked for and found in the schema that is meant."""
+    """With a ``schema_translate_map``, the table is created and used in the translated schema."""
     elsewhere = f"blocks_elsewhere_{os.getpid()}"
     here = BlockAllocator(engine, "order", create=True, timeout=10)
     with engine.begin() as connection:
         connection.exec_driver_sql(f"CREATE SCHEMA {elsewhere}")
     try:
         there = engine.execution_options(schema_translate_map={None: elsewhere})
-        here.create_table()  # a table of that name in the usual schema is another one
+        here.create_table()  # a table of that name in the default schema must not be used
         with BlockAllocator(there, "order", create=True, start=0, timeout=10) as allocator:
             got = allocator.take(3)
         with engine.connect() as connection:
@@ -311,7 +311,7 @@ def test_another_schema(engine: Engine) -> None:
 
 
 def test_interrupted_lease(engine: Engine, allocators: Allocators) -> None:
-    """An interrupt in the midst of a lease leaves the numbers in memory, and nothing that others would wait for."""
+    """An interrupt during a lease keeps the numbers in memory, and leaves no lock."""
     allocator = allocators(block=10, timeout=10)
     assert allocator.take(7) == [range(7)]
 
@@ -330,12 +330,12 @@ def test_interrupted_lease(engine: Engine, allocators: Allocators) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_lease_ended_by_a_signal(engine: Engine, allocators: Allocators) -> None:
-    """A connection whose answer was not read, because a signal raised an error, gives its answer to nobody else."""
+    """A connection that a signal interrupted before its result was read is not used again."""
     allocator = allocators(block=10, timeout=10)
     sleep = "(SELECT pg_sleep(1)) IS NOT NULL" if engine.dialect.name == "postgresql" else "sleep(1) = 0"
 
     class TimeLimit(Exception):
-        """What a worker's time limit raises, such as Celery's SoftTimeLimitExceeded."""
+        """An exception like Celery's SoftTimeLimitExceeded."""
 
     def end(*_: object) -> None:
         raise TimeLimit
@@ -390,7 +390,7 @@ atexit.register(lambda: print(BlockAllocator(engine, "order", block=4, timeout=3
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "printed"), [(PROGRAM, "200\n"), (AT_EXIT, "[range(1, 11)]\n")], ids=["in", "at"])
 def test_end_of_the_interpreter(engine: Engine, allocators: Allocators, program: str, printed: str) -> None:
-    """A program may end in the midst of leases, and take numbers while it ends: it neither hangs nor complains."""
+    """A program may exit during leases and take numbers at exit, without hanging or printing an error."""
     allocators()
     url = engine.url.render_as_string(hide_password=False)
     done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, timeout=60)
@@ -399,7 +399,7 @@ def test_end_of_the_interpreter(engine: Engine, allocators: Allocators, program:
 
 
 def test_engine_is_disposed_of(engine: Engine, allocators: Allocators) -> None:
-    """Numbers go on after ``engine.dispose()``, and no connection stays checked out."""
+    """Numbers continue after ``engine.dispose()``, and no connection stays checked out."""
     allocator = allocators()
     first = allocator.take(150)
     engine.dispose()

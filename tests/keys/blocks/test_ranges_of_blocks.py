@@ -1,4 +1,4 @@
-"""What a block allocator does without a database: how it sizes blocks, keeps numbers, and refuses what cannot work."""
+"""Block allocators without a database: validation of arguments, and the definition of the table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sqlalchemy_public_id.keys import BlockAllocator, block_key
 
 @pytest.fixture
 def engine() -> Engine:
-    """An engine that nothing connects to."""
+    """Return an engine that nothing connects to."""
     return create_engine("sqlite:///nowhere/shop.db", poolclass=NullPool)
 
 
-# --- what is refused
+# --- invalid arguments
 
 
 @pytest.mark.parametrize("name", ["", " a", "a ", "ä", "a\n", "a" * 101, None], ids=repr)
 def test_names(engine: Engine, name: Any) -> None:
-    """A name that some database would take for another one is refused."""
+    """A name that some database would confuse with another one is refused."""
     with pytest.raises(ConfigurationError, match="name of a sequence"):
         BlockAllocator(engine, name)
 
@@ -43,7 +43,7 @@ def test_names(engine: Engine, name: Any) -> None:
     ids=repr,
 )
 def test_options(engine: Engine, options: dict[str, Any]) -> None:
-    """An option that cannot work is refused, by its name and with its value."""
+    """An invalid option raises, with its name and value."""
     [(name, value)] = options.items()
     with pytest.raises(ConfigurationError, match=f"^{name} is {value!r}, expected"):
         BlockAllocator(engine, "order", **options)
@@ -51,7 +51,7 @@ def test_options(engine: Engine, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("poolclass", [AssertionPool, SingletonThreadPool, StaticPool], ids=lambda pool: pool.__name__)
 def test_pools_with_one_connection(poolclass: Any) -> None:
-    """A pool that would lease on the connection of the caller, or fail to, is refused at once."""
+    """A pool that would lease on the caller's connection, or could not lease, is refused at once."""
     engine = create_engine("sqlite:///shop.db", poolclass=poolclass)
     with pytest.raises(ConfigurationError, match=f"cannot work with {poolclass.__name__}"):
         BlockAllocator(engine, "order")
@@ -59,14 +59,14 @@ def test_pools_with_one_connection(poolclass: Any) -> None:
 
 @pytest.mark.parametrize("engine", [None, "sqlite:///shop.db"], ids=repr)
 def test_no_engine(engine: Any) -> None:
-    """What is no engine is refused, with what was given."""
+    """Anything but an engine is refused, and the error shows what was given."""
     with pytest.raises(ConfigurationError, match="expected an Engine or an AsyncEngine, not"):
         BlockAllocator(engine, "order")
 
 
 @pytest.mark.parametrize("call", [BlockAllocator.take, BlockAllocator.reserve], ids=["take", "reserve"])
 def test_counts(engine: Engine, call: Callable[[BlockAllocator, Any], object]) -> None:
-    """A count that is no whole number, or that no sequence has, is refused before anything is leased; 0 needs none."""
+    """A count that is not an integer, or is out of range, is refused before a lease; 0 needs no lease."""
     allocator = BlockAllocator(engine, "order")
     for count in (-1, 2**63, 2.5, True, "3"):
         with pytest.raises(ValueError, match=f"count is {count!r}, expected a whole number from 0 to"):
@@ -76,7 +76,7 @@ def test_counts(engine: Engine, call: Callable[[BlockAllocator, Any], object]) -
 
 
 def test_function_for_an_engine(engine: Engine) -> None:
-    """A function is asked for its engine when one is needed, again and again until it answers one."""
+    """A function is called for the engine when it is needed, until it returns one."""
     answers: list[Any] = [None, engine]
     allocator = BlockAllocator(lambda: answers.pop(0), "order", timeout=0.05)
     block_key(allocator)
@@ -92,13 +92,13 @@ def test_function_for_an_engine(engine: Engine) -> None:
 
 @pytest.mark.parametrize("option", ["default", "primary_key", "autoincrement"])
 def test_options_of_the_key(engine: Engine, option: str) -> None:
-    """What a key from blocks says itself cannot be said again."""
+    """Options that ``block_key()`` sets itself are refused."""
     with pytest.raises(ConfigurationError, match=f"sets {option} itself"):
         block_key(BlockAllocator(engine, "order"), **{option: True})
 
 
 def test_repr(engine: Engine) -> None:
-    """An allocator is shown by its name and its block, without the URL and its password."""
+    """``repr`` shows the name and the block size, without the URL and its password."""
     shown = [repr(BlockAllocator(engine, "order")), repr(BlockAllocator(engine, "order", block=5))]
 
     assert shown == ["BlockAllocator('order')", "BlockAllocator('order', block=5)"]
@@ -117,7 +117,7 @@ def test_repr(engine: Engine) -> None:
     ids=["sqlite", "postgresql", "mysql"],
 )
 def test_table(engine: Engine, dialect: Dialect, type_: str) -> None:
-    """The table of counters has a name that is compared byte by byte, and a BIGINT that nothing counts up."""
+    """The table of counters has a name that is compared bytewise, and a BIGINT without autoincrement."""
     table = BlockAllocator(engine, "order", table="counter", schema="app").table.to_metadata(MetaData())
     ddl = " ".join(str(CreateTable(table).compile(dialect=dialect)).split())
 

@@ -13,7 +13,7 @@ from support.cluster_models import models
 
 @pytest.fixture
 def depots(create: Callable[[MetaData], None]) -> Callable[..., Any]:
-    """Create the tables of depots and parcels with such keys, and return the model of depots."""
+    """Return a function that creates tables with cluster keys, and returns the model of depots."""
 
     def make(*keys: Any, **options: Any) -> Any:
         metadata, Depot, _ = models(*keys, **options)
@@ -25,7 +25,7 @@ def depots(create: Callable[[MetaData], None]) -> Callable[..., Any]:
 
 @pytest.fixture
 def new_schema(engine: Engine) -> Iterator[Callable[[], str]]:
-    """Make schemas; they go after the test, with what is in them. On MySQL and MariaDB they are the whole server's."""
+    """Yield a function that creates schemas, which are dropped after the test; MySQL has them server-wide."""
     made: list[str] = []
 
     def make() -> str:

@@ -1,4 +1,4 @@
-"""Autogenerate knows tables whose keys become cluster keys, change their way or cluster, or go."""
+"""Autogenerate detects keys that become cluster keys, change their strategy or cluster, or are dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "depot"
 
 
 def declared(**key: Any) -> MetaData:
-    """One model with such a key."""
+    """Return the metadata of one model with a cluster key."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -34,19 +34,19 @@ def declared(**key: Any) -> MetaData:
 
 @pytest.fixture
 def project(new_project: Callable[..., Project]) -> Project:
-    """Migrations of cluster 10, with all comparisons."""
+    """Return a project with migrations of cluster 10 and all comparisons enabled."""
     made = new_project()
     made.configure("public_id_cluster=10, compare_server_default=True,")
     return made
 
 
 def plain(project: Project) -> None:
-    """A table from before there were clusters, without rows."""
+    """Create an empty table without a cluster key."""
     project.execute(f"CREATE TABLE {NAME} (id {KEYS[project.engine.name]})")
 
 
 def add(project: Project, metadata: MetaData) -> str:
-    """Insert a row, and answer its key."""
+    """Insert a row, and return its key."""
     table = metadata.tables[NAME]
     with project.engine.begin() as connection:
         connection.execute(insert(table))
@@ -55,7 +55,7 @@ def add(project: Project, metadata: MetaData) -> str:
 
 
 def said(written: str) -> list[str]:
-    """The upgrade."""
+    """Return the operations of the upgrade."""
     return [line for line in upgrade_of(written) if line.startswith("op.")]
 
 
@@ -66,7 +66,7 @@ def said(written: str) -> list[str]:
     ids=["number", "function", "range"],
 )
 def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
-    """A key that counted from 1 is given its limits, and nothing more is found."""
+    """A key that started at 1 gets its limits, and the next autogenerate finds nothing."""
     plain(project)
     metadata = declared(**key)
 
@@ -82,7 +82,7 @@ def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
 
 @on("postgresql")
 def test_a_key_that_does_not_count(project: Project) -> None:
-    """A key without a counter is given one, with limits."""
+    """A key without a counter gets one, with limits."""
     project.execute(f"CREATE TABLE {NAME} (id bigint PRIMARY KEY)")
     metadata = declared(cluster=10)
 
@@ -103,7 +103,7 @@ def test_a_key_that_does_not_count(project: Project) -> None:
     indirect=["database"],
 )
 def test_another_cluster_or_guard(project: Project, key: dict[str, Any], next_key: str) -> None:
-    """Where the model says another cluster, the counter follows; a guard that it has gained is added."""
+    """If the cluster of the model changes, so does the counter; a new guard is added."""
     project.migrate(declared(cluster=10))
     add(project, declared(cluster=10))
     metadata = declared(**key)
@@ -115,7 +115,7 @@ def test_another_cluster_or_guard(project: Project, key: dict[str, Any], next_ke
 
 
 def test_a_table_that_is_left_out(new_project: Callable[..., Project]) -> None:
-    """A table that ``include_object`` leaves out is left as it is."""
+    """A table that ``include_object`` excludes is not changed."""
     project = new_project()
     project.configure(f"public_id_cluster=10, include_object=lambda object, name, *rest: name != '{NAME}',")
     plain(project)
@@ -125,7 +125,7 @@ def test_a_table_that_is_left_out(new_project: Callable[..., Project]) -> None:
 
 @on(*SERVERS)
 def test_to_a_function_and_back(project: Project) -> None:
-    """A table changes its way there and back, and each time nothing more is found."""
+    """A table changes its strategy and back, and autogenerate finds nothing afterwards."""
     identity, function = declared(cluster=10), declared(strategy="function")
     project.migrate(identity)
     keys = [add(project, identity)]
@@ -149,7 +149,7 @@ def test_to_a_function_and_back(project: Project) -> None:
 @on(*SERVERS)
 @pytest.mark.parametrize("name", [None, "shared"])
 def test_a_model_that_goes(project: Project, name: str | None) -> None:
-    """With the last model of cluster keys everything goes that came with it; on the way down it comes again."""
+    """The last model with cluster keys is dropped with everything it needs, which the downgrade creates again."""
     metadata = declared(strategy="function", **({"name": name} if name else {}))
     project.migrate(metadata)
     add(project, metadata)

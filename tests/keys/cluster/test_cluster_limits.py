@@ -1,4 +1,4 @@
-"""Where cluster keys end: the database refuses what would be a key of another cluster, and says why."""
+"""Limits of cluster keys: the database refuses a key that would belong to another cluster, and says why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST = 2**48 - 1
 
 @on(*SERVERS)
 def test_figures_of_the_seed(depots: Callable[..., Any], session: Session) -> None:
-    """Whose cluster changes after two rows goes on with the sequence: the figures of the seed."""
+    """If the cluster changes after two rows, the sequence continues, as in the original description."""
     Depot = depots(cluster=10, strategy="function")
 
     for cluster in (10, 20):
@@ -36,12 +36,12 @@ def test_figures_of_the_seed(depots: Callable[..., Any], session: Session) -> No
 
     assert hexes(session, Depot) == ["a000000000001", "a000000000002", "14000000000003", "14000000000004"]
     if session.get_bind().dialect.name != "postgresql":
-        assert session.scalar(text("SELECT count(*) FROM cluster_sequence_depot")) == 0  # a counter, which stays empty
+        assert session.scalar(text("SELECT count(*) FROM cluster_sequence_depot")) == 0  # it only counts
 
 
 @on(*SERVERS)
 def test_no_cluster(depots: Callable[..., Any], session: Session) -> None:
-    """A database that does not know its cluster makes no key, and says why; a row mends it."""
+    """A database without a configured cluster generates no key and says why; inserting the row fixes it."""
     Depot = depots(strategy="function")
 
     session.add(Depot())
@@ -60,7 +60,7 @@ def test_no_cluster(depots: Callable[..., Any], session: Session) -> None:
 @on(*SERVERS)
 @pytest.mark.parametrize("row", ["(2, 20)", "(1, 20)", "(1, -1)"])
 def test_one_row_only(depots: Callable[..., Any], session: Session, row: str) -> None:
-    """The table of the cluster refuses a second row, and a number that is none."""
+    """The configuration table rejects a second row, and an invalid cluster number."""
     depots(cluster=10 if "20" in row else None, strategy="function")
 
     with pytest.raises(DBAPIError):
@@ -69,7 +69,7 @@ def test_one_row_only(depots: Callable[..., Any], session: Session, row: str) ->
 
 @on(*SERVERS)
 def test_two_rows_all_the_same(depots: Callable[..., Any], session: Session) -> None:
-    """Where somebody has taken the constraints away and written two rows, no key is made."""
+    """If the configuration has two rows because its constraints were removed, no key is generated."""
     Depot = depots(cluster=10, strategy="function")
     session.execute(text("DROP TABLE cluster_config"))
     session.execute(text("CREATE TABLE cluster_config (cluster SMALLINT)"))
@@ -83,7 +83,7 @@ def test_two_rows_all_the_same(depots: Callable[..., Any], session: Session) -> 
 
 @on(*SERVERS)
 def test_used_up(depots: Callable[..., Any], session: Session) -> None:
-    """The last key of a cluster is made, the next one is refused: nothing wraps into another cluster."""
+    """After the last key of a cluster, the next one is refused, so no key belongs to another cluster."""
     Depot = depots(cluster=10, strategy="function")
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text(f"SELECT setval('cluster_sequence_depot', {LAST - 1})"))
@@ -103,7 +103,7 @@ def test_used_up(depots: Callable[..., Any], session: Session) -> None:
 
 @on(*SERVERS)
 def test_keys_do_not_wait(engine: Engine, depots: Callable[..., Any]) -> None:
-    """A transaction that is open holds no one up, and what it rolls back is not made again."""
+    """An open transaction does not block others, and keys that it rolled back are not generated again."""
     Depot = depots(cluster=10, strategy="function")
     with Session(engine) as one, Session(engine) as other:
         one.add(Depot())
@@ -119,7 +119,7 @@ def test_keys_do_not_wait(engine: Engine, depots: Callable[..., Any]) -> None:
 
 @on("postgresql")
 def test_nothing_is_left(engine: Engine) -> None:
-    """Tables that are dropped take their counters and their function with them."""
+    """Dropping the tables also drops their counters and the function."""
     metadata, *_ = models(cluster=10, strategy="function")
     metadata.create_all(engine)
     metadata.drop_all(engine)
@@ -132,7 +132,7 @@ def test_nothing_is_left(engine: Engine) -> None:
 
 @on(*SERVERS)
 def test_tables_without_the_configuration(engine: Engine) -> None:
-    """Whoever creates some tables only is told by the database which one is missing."""
+    """If only some tables are created, the database names the missing one."""
     metadata, Depot, _ = models(cluster=10, strategy="function")
 
     with pytest.raises(DBAPIError, match=r"cluster_config\W* (does not|doesn't) exist"):
@@ -143,7 +143,7 @@ def test_tables_without_the_configuration(engine: Engine) -> None:
 
 @on("sqlite")
 def test_no_functions(engine: Engine) -> None:
-    """SQLite has no functions: the tables are refused, with what to do, and nothing is created."""
+    """SQLite has no functions, so the tables are refused with advice, and nothing is created."""
     metadata, *_ = models(cluster=10, strategy="function")
 
     with pytest.raises(ConfigurationError, match='use strategy="identity"'):
@@ -156,7 +156,7 @@ def test_no_functions(engine: Engine) -> None:
 
 
 def at_the_end(session: Session, cluster: int = 10) -> None:
-    """Let the next key be the last one of *cluster*."""
+    """Set the counter so that the next key is the last one of *cluster*."""
     last = range_of(cluster).last
     name = session.get_bind().dialect.name
     session.execute(
@@ -171,7 +171,7 @@ def at_the_end(session: Session, cluster: int = 10) -> None:
 
 
 def test_set_cluster_when_the_last_key_is_made(engine: Engine, depots: Callable[..., Any], session: Session) -> None:
-    """The last cluster of all ends at the largest number there is; to set it again is no error, and makes no key."""
+    """After the largest possible key, ``set_cluster`` succeeds, but no further key is generated."""
     Depot = depots(cluster=32767)
     at_the_end(session, cluster=32767)
     session.add(Depot())
@@ -189,7 +189,7 @@ def test_set_cluster_when_the_last_key_is_made(engine: Engine, depots: Callable[
 
 
 def test_the_range_ends(depots: Callable[..., Any], session: Session) -> None:
-    """The last key of a guarded table is made, the next one is refused."""
+    """After the last key of a guarded table, the next one is refused."""
     Depot = depots(cluster=10, enforce_range=True)
     at_the_end(session)
 
@@ -205,9 +205,9 @@ def test_the_range_ends(depots: Callable[..., Any], session: Session) -> None:
 
 @on(*SERVERS)
 def test_truncate(depots: Callable[..., Any], session: Session) -> None:
-    """TRUNCATE sends AUTO_INCREMENT back to 1: a guarded table refuses such keys. A sequence begins in its range."""
+    """TRUNCATE resets AUTO_INCREMENT to 1, so a guarded table refuses the key; a sequence restarts in its range."""
     Depot = depots(cluster=10, enforce_range=True)
-    session.execute(text("DROP TABLE depot_parcel"))  # no one truncates what a foreign key refers to
+    session.execute(text("DROP TABLE depot_parcel"))  # a table that a foreign key refers to cannot be truncated
     postgresql = session.get_bind().dialect.name == "postgresql"
     session.execute(text(f"TRUNCATE depot{' RESTART IDENTITY' if postgresql else ''}"))
     session.commit()
@@ -223,7 +223,7 @@ def test_truncate(depots: Callable[..., Any], session: Session) -> None:
 
 @on("mysql", "mariadb")
 def test_rows_that_are_brought_in(depots: Callable[..., Any], session: Session) -> None:
-    """A guarded table takes the rows of other clusters from those who say so, and never makes such a key itself."""
+    """A guarded table accepts rows of other clusters only explicitly, and never generates such a key."""
     Depot = depots(cluster=10, enforce_range=True)
     foreign = insert(Depot).values(id=ClusterKey.of(20, 1), name="y")
 
@@ -235,12 +235,12 @@ def test_rows_that_are_brought_in(depots: Callable[..., Any], session: Session) 
     session.execute(text("SET @any_cluster = NULL"))
     session.commit()
     session.add(Depot())
-    with pytest.raises(DBAPIError, match="outside of its range"):  # AUTO_INCREMENT goes on from the largest key
+    with pytest.raises(DBAPIError, match="outside of its range"):  # AUTO_INCREMENT continues from the largest key
         session.flush()
 
 
 def test_ranges(depots: Callable[..., Any], session: Session) -> None:
-    """A plain range of keys is kept as that of a cluster is."""
+    """A plain range of keys is enforced like that of a cluster."""
     shards = Ranges(shards={"eu": range(1, 1001), "us": range(1001, 2001)})
     Depot = depots(*(cluster_key(key_range=shards["us"], enforce_range=True) for _ in range(2)))
 
@@ -253,7 +253,7 @@ def test_ranges(depots: Callable[..., Any], session: Session) -> None:
 def test_the_environment_tells(
     create: Callable[[MetaData], None], session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the declaration says no cluster, the environment does, when tables are created."""
+    """If the declaration has no cluster, the environment variable is used when tables are created."""
     metadata, Depot, _ = models(*(cluster_key("table_a") for _ in range(2)))
     monkeypatch.setenv("PUBLIC_ID_CLUSTER", "20")
 
@@ -272,7 +272,7 @@ def test_the_environment_tells(
 def test_the_environment_does_not_tell(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, value: str, expected: str
 ) -> None:
-    """Where it does not, nothing is created, and the error says what to do."""
+    """If the variable is missing or invalid, nothing is created, and the error says what to do."""
     metadata, *_ = models(*(cluster_key("table_a") for _ in range(2)))
     monkeypatch.setenv("PUBLIC_ID_CLUSTER", value)
 
@@ -292,7 +292,7 @@ def test_a_function_is_called_with_the_ddl(engine: Engine) -> None:
 
 @on(*SERVERS)
 def test_the_database_says_another_one(depots: Callable[..., Any], engine: Engine, session: Session) -> None:
-    """A table of another cluster than that of the database is refused by the primary key, and not created."""
+    """A table of another cluster than the database is refused by the primary key, and not created."""
     depots(cluster=10, strategy="function")
     later, *_ = models(cluster=20, strategy="function", table="shed")
 
@@ -304,7 +304,7 @@ def test_the_database_says_another_one(depots: Callable[..., Any], engine: Engin
 
 @on(*SERVERS)
 def test_the_database_says_none(depots: Callable[..., Any], engine: Engine, session: Session) -> None:
-    """Beside a configuration without a row, the first table with a cluster writes it."""
+    """If the configuration has no row, the first table with a cluster inserts it."""
     depots(strategy="function")
     later, Shed, _ = models(cluster=20, strategy="function", table="shed")
     try:
@@ -320,7 +320,7 @@ def test_the_database_says_none(depots: Callable[..., Any], engine: Engine, sess
 
 @on("mysql", "mariadb", "sqlite")
 def test_what_is_refused_moves_nothing(depots: Callable[..., Any], session: Session) -> None:
-    """After a key that was refused, the table counts on as if it had not been there."""
+    """A refused key does not change the counter."""
     Depot = depots(cluster=10, enforce_range=True)
     session.add(Depot())
     session.commit()

@@ -1,4 +1,4 @@
-"""Migrations that bring cluster keys: up, down, and up again, each step twice; and what they refuse."""
+"""Migrations of cluster keys: upgrades, downgrades, repeated operations, and what they refuse."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.backend
 @on(*SERVERS)
 @pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=lambda each: each.__name__)
 def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """While another session has the table for itself, an operation gives up; settings of the session stay."""
+    """If another session has locked the table, an operation times out and restores the session settings."""
     monkeypatch.setattr(operations, "_PATIENCE", Patience(lock_timeout=0.2, attempts=1))
     is_postgresql = parcels.engine.name == "postgresql"
     limit = "SHOW lock_timeout" if is_postgresql else "SELECT @@SESSION.lock_wait_timeout"
@@ -64,10 +64,10 @@ def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypa
 
 
 def test_the_counter_never_goes_back(parcels: Parcels) -> None:
-    """An operation that is run again goes on where the counter is, behind keys of rows that are gone, too."""
+    """A repeated operation keeps the position of the counter, even behind keys of deleted rows."""
     parcels.run(set_cluster, NAME, cluster=10)
     last = [parcels.add() for _ in range(3)][-1]
-    if parcels.engine.name in {"postgresql", "sqlite"}:  # the others look at what is there when they are asked
+    if parcels.engine.name in {"postgresql", "sqlite"}:  # the others compute the counter from the existing rows
         parcels.execute(f"DELETE FROM {NAME} WHERE id = {int(last)}")
 
     parcels.run(set_cluster, NAME, cluster=10)
@@ -76,7 +76,7 @@ def test_the_counter_never_goes_back(parcels: Parcels) -> None:
 
 
 def test_unset_and_set_again(parcels: Parcels) -> None:
-    """Without limits the counter goes on; with them again, it is where it was."""
+    """Without limits the counter continues, and it keeps its position when they are set again."""
     parcels.run(set_cluster, NAME, cluster=10, enforce_range=True)
     keys = [parcels.add()]
     parcels.run(unset_cluster, NAME)
@@ -87,7 +87,7 @@ def test_unset_and_set_again(parcels: Parcels) -> None:
 
 
 def test_rows_behind_the_range(parcels: Parcels) -> None:
-    """Where the counter goes on from the largest key, rows behind the range cannot be kept; a sequence ignores them."""
+    """Rows behind the range cannot be kept if the counter depends on the largest key; a sequence ignores them."""
     parcels.add(id=ClusterKey.of(20, 1))
 
     if parcels.engine.name != "postgresql":
@@ -99,7 +99,7 @@ def test_rows_behind_the_range(parcels: Parcels) -> None:
 
 
 def test_the_cluster_of_env_py(parcels: Parcels, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A migration that says no cluster takes that of env.py, or of the environment; without one it is an error."""
+    """A migration without a cluster uses that of env.py or of the environment, and raises without either."""
     monkeypatch.setenv("PUBLIC_ID_CLUSTER", "ten")
     with pytest.raises(ConfigurationError, match=r"PUBLIC_ID_CLUSTER is 'ten'.*public_id_cluster=10\) in env.py"):
         parcels.run(set_cluster, NAME)
@@ -113,7 +113,7 @@ def test_the_cluster_of_env_py(parcels: Parcels, monkeypatch: pytest.MonkeyPatch
 
 @on("postgresql")
 def test_serial(parcels: Parcels) -> None:
-    """A table of old, with ``serial`` and an integer sequence, gets limits and a function, and counts on without."""
+    """An old table with ``serial`` and an integer sequence gets limits, and later a function, and counts on."""
     parcels.execute(f"DROP TABLE {NAME}")
     parcels.execute(f"CREATE TABLE {NAME} (id serial PRIMARY KEY, name varchar(50))")
     parcels.execute(f"ALTER TABLE {NAME} ALTER COLUMN id TYPE bigint")
@@ -124,7 +124,7 @@ def test_serial(parcels: Parcels) -> None:
     parcels.run(create_cluster_sequence, NAME)
     keys.append(parcels.add())
     parcels.run(drop_cluster_sequence, NAME)
-    parcels.run(drop_cluster_config)  # which nothing uses any more
+    parcels.run(drop_cluster_config)  # nothing uses it any more
 
     assert [*keys, parcels.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
 
@@ -134,7 +134,7 @@ def test_serial(parcels: Parcels) -> None:
 
 @on(*SERVERS)
 def test_up_down_up(parcels: Parcels) -> None:
-    """With a counter of its own, without it, and with it again, a table makes keys that never meet."""
+    """A table whose counter is created, dropped and created again never repeats a key."""
     parcels.run(create_cluster_config, 10)
     parcels.run(create_cluster_sequence, NAME)
     first = [parcels.add().hex, parcels.add().hex]
@@ -152,7 +152,7 @@ def test_up_down_up(parcels: Parcels) -> None:
 
 @on(*SERVERS)
 def test_rows_are_counted_over(parcels: Parcels) -> None:
-    """The counter begins behind the rows that are there, so that the keys of cluster 0 do not meet theirs."""
+    """The counter starts after existing rows, so keys of cluster 0 do not collide with theirs."""
     for _ in range(3):
         parcels.add()
 
@@ -177,7 +177,7 @@ OPERATIONS: list[tuple[ClusterOp, str]] = [
 
 @pytest.mark.parametrize(("operation", "expected"), OPERATIONS, ids=[expected for _, expected in OPERATIONS])
 def test_rendering(operation: ClusterOp, expected: str) -> None:
-    """Each operation is written as a call, with what has to be said; the reverse of its reverse is the operation."""
+    """Each operation is rendered as a call with the necessary arguments, and reversing it twice restores it."""
     again = operation.reverse().reverse()
 
     assert (type(again), again.schema) == (type(operation), operation.schema)
@@ -186,7 +186,7 @@ def test_rendering(operation: ClusterOp, expected: str) -> None:
 
 @pytest.mark.parametrize("cluster", [10, lambda: 10], ids=["number", "function"])
 def test_new_tables(new_project: Callable[..., Project], cluster: Any) -> None:
-    """A new model makes its table and its range; the way down, and up again, and nothing more to find."""
+    """Autogenerate creates a new model's table and range; downgrade and upgrade leave nothing to detect."""
     project = new_project()
     metadata, Depot, _ = models(cluster=cluster)
     project.configure("public_id_cluster=10,")
@@ -208,7 +208,7 @@ def test_new_tables(new_project: Callable[..., Project], cluster: Any) -> None:
 
 @on("postgresql")
 def test_set_cluster_where_a_function_makes_keys(engine: Engine, depots: Callable[..., Any], session: Session) -> None:
-    """The counter of a function is left alone: there is another operation to be done before."""
+    """``set_cluster`` does not change the counter of a function, and says which operation to run first."""
     Depot = depots(cluster=10, strategy="function")
 
     for name, options in (("set_cluster", {"cluster": 10}), ("unset_cluster", {})):
@@ -220,13 +220,13 @@ def test_set_cluster_where_a_function_makes_keys(engine: Engine, depots: Callabl
     assert hexes(session, Depot) == ["a000000000001"]
 
 
-# --- what is refused
+# --- refused operations
 
 COUNTING = {"postgresql": "GENERATED BY DEFAULT AS IDENTITY", "mysql": "AUTO_INCREMENT", "mariadb": "AUTO_INCREMENT"}
 
 
 def with_key(parcels: Parcels, kind: str) -> None:
-    """Give the table another kind of key."""
+    """Replace the table with one that has another type of key."""
     parcels.execute(f"DROP TABLE {NAME}")
     parcels.execute(f"CREATE TABLE {NAME} (id {kind} PRIMARY KEY, name varchar(50))")
 
@@ -237,7 +237,7 @@ def with_key(parcels: Parcels, kind: str) -> None:
     [(set_cluster, "smallint", {"cluster": 10}), (create_cluster_sequence, "integer", {})],
 )
 def test_too_few_bits(parcels: Parcels, operation: Any, kind: str, options: dict[str, Any]) -> None:
-    """A key of less than 64 bits is refused with what to do first, and afterwards it is done."""
+    """A key of less than 64 bits is refused with advice, and accepted after following it."""
     with_key(parcels, f"{kind} {COUNTING[parcels.engine.name]}")
     parcels.run(create_cluster_config, 10)
 
@@ -257,7 +257,7 @@ def test_too_few_bits(parcels: Parcels, operation: Any, kind: str, options: dict
 
 @on(*SERVERS)
 def test_few_bits_for_a_small_range(parcels: Parcels) -> None:
-    """An INTEGER key holds a range that ends in time, and none that ends later."""
+    """An INTEGER key accepts a range that fits, and refuses one that does not."""
     with_key(parcels, f"integer {COUNTING[parcels.engine.name]}")
 
     parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
@@ -270,7 +270,7 @@ def test_few_bits_for_a_small_range(parcels: Parcels) -> None:
 @on("sqlite", "mysql", "mariadb")
 @pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=["set", "create"])
 def test_no_auto_increment(parcels: Parcels, operation: Any) -> None:
-    """A key without AUTO_INCREMENT has no counter to set, and the error says so."""
+    """For a key without AUTO_INCREMENT, the error says that there is no counter to set."""
     is_sqlite = parcels.engine.name == "sqlite"
     with_key(parcels, "integer" if is_sqlite else "bigint")
     expected = "strategy=" if is_sqlite and operation is create_cluster_sequence else "without AUTO_INCREMENT.*=True"
@@ -280,7 +280,7 @@ def test_no_auto_increment(parcels: Parcels, operation: Any) -> None:
 
 
 def test_no_such_table(parcels: Parcels) -> None:
-    """A table or column that is not there is named."""
+    """A missing table or column is named in the error."""
     with pytest.raises(ConfigurationError, match="'parzel' has no column 'id'; there is no such table"):
         parcels.run(set_cluster, "parzel", cluster=10)
     with pytest.raises(ConfigurationError, match="has no column 'key'; it has: id, name"):
@@ -289,14 +289,14 @@ def test_no_such_table(parcels: Parcels) -> None:
 
 @on("sqlite")
 def test_the_name_that_sqlite_knows(parcels: Parcels) -> None:
-    """SQLite finds a table whatever the case of its name, and so does the operation its counter."""
+    """On SQLite, the operation finds the counter of a table whatever the case of its name."""
     parcels.run(set_cluster, NAME.upper(), cluster=10)
 
     assert parcels.add().hex == "a000000000001"
 
 
 def test_rows_of_lower_clusters(parcels: Parcels) -> None:
-    """Rows of a lower cluster, which a merge has brought, are no reason to refuse."""
+    """Rows of a lower cluster, such as after a merge, are accepted."""
     parcels.run(set_cluster, NAME, cluster=10)
     parcels.add(id=ClusterKey.of(5, 1))
     parcels.add()
@@ -308,7 +308,7 @@ def test_rows_of_lower_clusters(parcels: Parcels) -> None:
 
 @on("postgresql")
 def test_a_lower_cluster(parcels: Parcels) -> None:
-    """A sequence counts in the range of a lower cluster just as well."""
+    """A sequence can be set to the range of a lower cluster."""
     parcels.run(set_cluster, NAME, cluster=20)
     parcels.add()
 
@@ -318,7 +318,7 @@ def test_a_lower_cluster(parcels: Parcels) -> None:
 
 
 def test_rows_from_before(parcels: Parcels) -> None:
-    """Small keys are refused, with what to do, whatever else is there; those who know better may keep them."""
+    """Keys from before the cluster are refused with advice, unless ``keep_outside`` is given."""
     parcels.add(id=7)
     with pytest.raises(ConfigurationError, match=r"keys outside of the range 1001 to 2000, such as 7, .*keep_outside="):
         parcels.run(set_cluster, NAME, key_range=Range(1001, 2001))
@@ -336,7 +336,7 @@ def test_rows_from_before(parcels: Parcels) -> None:
 
 
 def test_cluster_0(parcels: Parcels) -> None:
-    """The keys of a table that counted from 1 are those of cluster 0."""
+    """Keys of a table that started at 1 belong to cluster 0."""
     parcels.add()
 
     parcels.run(set_cluster, NAME, cluster=0)

@@ -1,4 +1,4 @@
-"""Cluster keys and ranges as numbers: taken apart, put together, and refused where they would not fit."""
+"""Cluster keys and ranges as numbers: split, composed, and refused if they do not fit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIGURES = [
 
 @pytest.mark.parametrize(("number", "cluster", "sequence", "hex_"), FIGURES)
 def test_figures(number: int, cluster: int, sequence: int, hex_: str) -> None:
-    """The figures of the seed, and the two ends."""
+    """The numbers of the original description, and the first and last cluster."""
     key = ClusterKey.of(cluster, sequence)
 
     assert (int(key), key.cluster, key.sequence, key.hex) == (number, cluster, sequence, hex_)
@@ -37,7 +37,7 @@ def test_figures(number: int, cluster: int, sequence: int, hex_: str) -> None:
 
 @pytest.mark.parametrize("cluster", [-1, 32768, "10", True], ids=repr)
 def test_no_cluster(cluster: Any) -> None:
-    """What is not a cluster number is refused, with what is one."""
+    """Anything but a cluster number is refused, and the error shows the valid range."""
     with pytest.raises(ValueError, match="is not a cluster number: expected an integer from 0 to 32767"):
         ClusterKey.of(cluster, 1)
     with pytest.raises(ConfigurationError, match="from 0 to 32767"):
@@ -46,20 +46,20 @@ def test_no_cluster(cluster: Any) -> None:
 
 @pytest.mark.parametrize("sequence", [0, LAST + 1, "1"], ids=repr)
 def test_no_sequence(sequence: Any) -> None:
-    """A sequence that would be a key of another cluster is refused: nothing wraps."""
+    """A sequence that does not fit, and would change the cluster, is refused."""
     with pytest.raises(ValueError, match="not a sequence of a cluster: expected an integer from 1 to 281474976710655"):
         ClusterKey.of(10, sequence)
 
 
 @pytest.mark.parametrize("value", [-1, 2**63, "01", "+1", "", "١", str(2**63), 1.5, True], ids=repr)
 def test_no_key(value: Any) -> None:
-    """What is no key is refused, be it a number or a text."""
+    """Anything but a key is refused, be it a number or a text."""
     with pytest.raises(ValueError, match="is not a cluster key: expected an integer from 0 to"):
         ClusterKey(value)
 
 
 def test_an_integer_in_every_way() -> None:
-    """A cluster key equals its number, is written like it, and survives pickling as what it is."""
+    """A cluster key equals its number, has its text, and keeps its type when it is pickled."""
     key = ClusterKey.of(10, 1)
     again = pickle.loads(pickle.dumps(key))
 
@@ -77,7 +77,7 @@ class Order(BaseModel):
 
 
 def test_json_is_text() -> None:
-    """JSON has keys as text, because beyond 2**53 its numbers lose digits; text and number are both read."""
+    """JSON contains keys as text, because its numbers lose digits beyond 2**53; both are accepted as input."""
     order = Order(id=ClusterKey(2**53 + 1))
 
     assert order.model_dump_json() == '{"id":"9007199254740993"}'
@@ -89,13 +89,13 @@ def test_json_is_text() -> None:
 
 @pytest.mark.parametrize("value", ["x", 2**63, 1.5], ids=repr)
 def test_json_is_checked(value: Any) -> None:
-    """What is no key is an error of the field."""
+    """An invalid key is a validation error of the field."""
     with pytest.raises(ValidationError, match="is not a cluster key"):
         Order.model_validate_json(json.dumps({"id": value}))
 
 
 def test_json_schema() -> None:
-    """The schema says that a text of digits is written, and that a number is read as well."""
+    """The JSON schema declares a text of digits as output, and also accepts a number as input."""
     (written,) = Order.model_json_schema(mode="serialization")["properties"].values()
     (read,) = Order.model_json_schema(mode="validation")["properties"].values()
 
@@ -108,7 +108,7 @@ def test_json_schema() -> None:
 
 
 def test_ranges_by_number() -> None:
-    """Shards that are only counted share all keys evenly, and no key is in two of them."""
+    """Numbered shards share all keys evenly, and their ranges do not overlap."""
     four = Ranges(shards=4)
 
     assert list(four) == [0, 1, 2, 3]
@@ -118,7 +118,7 @@ def test_ranges_by_number() -> None:
 
 
 def test_ranges_of_the_seed() -> None:
-    """A trillion keys for each of the named servers."""
+    """Named shards with a size get consecutive ranges of a trillion keys each."""
     named = Ranges(shards=["one", "two"], size=10**12)
 
     assert named["one"].options == {"start": 1, "minvalue": 1, "maxvalue": 10**12}
@@ -128,7 +128,7 @@ def test_ranges_of_the_seed() -> None:
 
 
 def test_overlaps() -> None:
-    """Ranges that overlap are refused, and both are named, in whatever order they are given."""
+    """Overlapping ranges are refused in whatever order they are given, and the error names both."""
     with pytest.raises(
         ConfigurationError, match=r"'eu' \(1 to 10\) and 'us' \(10 to 19\) overlap; let 'us' begin at 11"
     ):
@@ -145,14 +145,14 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("shards", WRONG, ids=repr)
 def test_no_ranges(shards: Any) -> None:
-    """Keys below 1 or above 2**63 - 1, no keys at all, and what is no range are refused."""
+    """Keys below 1 or above 2**63 - 1, empty ranges, and invalid arguments are refused."""
     with pytest.raises(ConfigurationError, match=r"expected|there are no keys"):
         Ranges(shards=shards)
 
 
 @pytest.mark.parametrize("number", [0, 10, 32767])
 def test_the_cluster_of_a_range(number: int) -> None:
-    """A range that is that of a cluster tells which one, and any other none."""
+    """A range that equals that of a cluster has its number, and any other range has None."""
     keys = range_of(number)
 
     assert keys.cluster == number
@@ -162,7 +162,7 @@ def test_the_cluster_of_a_range(number: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 2**62, "5", True])
 def test_sizes(size: int) -> None:
-    """A size that cannot be is refused with the largest one that can; ranges have theirs already."""
+    """An invalid size is refused with the largest valid one; ranges cannot be combined with a size."""
     with pytest.raises(ConfigurationError, match=f"from 1 to {(2**63 - 1) // 4}"):
         Ranges(shards=4, size=size)
     with pytest.raises(ConfigurationError, match="without size"):
@@ -188,6 +188,6 @@ def test_sizes(size: int) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_mistakes(options: dict[str, Any], expected: str) -> None:
-    """A declaration that cannot work is refused where it stands."""
+    """An invalid declaration raises when it is declared."""
     with pytest.raises(ConfigurationError, match=expected):
         cluster_key(**options)

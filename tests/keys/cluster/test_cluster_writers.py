@@ -1,4 +1,4 @@
-"""Cluster keys while others write, or migrate: no object has the key of another row, and no counter goes back."""
+"""Cluster keys during concurrent writes and migrations: objects have their own keys, and no counter goes back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from support.cluster_models import hexes, migrate, models
 from support.marks import SERVERS, on
 from support.private_servers import wait_until
 
-import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # they are registered
+import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # registers the operations
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 
 
 def somebody_waits(engine: Engine) -> Callable[[], bool]:
-    """Whether a connection of this database waits for a lock."""
+    """Return a function that tells whether a connection to this database waits for a lock."""
     query = text(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
@@ -32,7 +32,7 @@ def somebody_waits(engine: Engine) -> Callable[[], bool]:
 
 @on("postgresql")
 def test_the_cluster_changes_during_a_flush(engine: Engine, depots: Callable[..., Any]) -> None:
-    """All rows of one statement are of one cluster, and each object has the key of its own row."""
+    """All rows of one statement belong to one cluster, and each object has the key of its own row."""
     Depot = depots(cluster=10, strategy="function")
     with engine.begin() as connection:
         connection.execute(
@@ -79,7 +79,7 @@ def test_the_cluster_changes_during_a_flush(engine: Engine, depots: Callable[...
 @on("postgresql")
 @pytest.mark.parametrize("operation", ["set_cluster", "create_cluster_sequence"])
 def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaData], None], operation: str) -> None:
-    """The counter is read when the writers are done: keys that they drew do not come again, also of deleted rows."""
+    """The counter is read after concurrent writers have finished, so their keys, even deleted ones, never repeat."""
     metadata, Depot, _ = models(cluster=10)
     create(metadata)
     migrate(engine, "create_cluster_config", cluster=10)
@@ -94,7 +94,7 @@ def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaD
             session.execute(delete(Depot).where(Depot.name == "c"))
             session.commit()
             migrated.result(30)
-            migrate(engine, operation, "depot", **options)  # it can be run again
+            migrate(engine, operation, "depot", **options)  # the operation can be repeated
             session.add(Depot(name="d"))
             session.commit()
 
@@ -106,9 +106,9 @@ def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaD
 
 @on(*SERVERS)
 def test_two_databases_of_one_model(engine: Engine, new_schema: Callable[[], str]) -> None:
-    """Two that create the same tables at once, in two schemas, each have their own cluster, and are asked once."""
+    """If tables are created in two schemas at once, each has its own cluster, and the function is called once each."""
     said: list[int] = []
-    clusters = iter([10, 20, 20, 10])  # the first table of one, both of the other, the second of one
+    clusters = iter([10, 20, 20, 10])  # first table of the one schema, both of the other, second of the one
 
     def ask() -> int:
         said.append(next(clusters))

@@ -1,4 +1,4 @@
-"""Cluster keys on every database: made inside their range, and known to the objects."""
+"""Cluster keys on every database: generated within their range, and set on the objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sqlalchemy_public_id.keys import ClusterKey, cluster_key, cluster_of, hex_o
 LAST = 2**48 - 1
 WAYS = ["identity", "function"]
 WAYS_OF = {"sqlite": ["identity"]} | dict.fromkeys(SERVERS, WAYS)
-"""SQLite has no functions, and says so: test_no_functions."""
+"""SQLite has no functions: see test_no_functions."""
 
 
 both_ways = pytest.mark.parametrize(
@@ -32,7 +32,7 @@ both_ways = pytest.mark.parametrize(
 
 @both_ways
 def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """In one flush of many rows, each object has the key of its own row; an ``executemany`` of Core makes keys, too."""
+    """In a flush of many rows each object has the key of its own row; a Core ``executemany`` generates keys, too."""
     metadata, Depot, Parcel = models(cluster=10, strategy=way)
     create(metadata)
     depots = [Depot(name=f"number {number}") for number in range(50)]
@@ -52,7 +52,7 @@ def test_objects_and_rows_agree(create: Callable[[MetaData], None], session: Ses
 
 @both_ways
 def test_beside_a_public_id(create: Callable[[MetaData], None], session: Session, way: Any) -> None:
-    """A model may have a cluster key inside and a public id outside; bulk inserts and lookups know both."""
+    """A model may have a cluster key and a public id, and bulk inserts and lookups support both."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -77,7 +77,7 @@ def test_beside_a_public_id(create: Callable[[MetaData], None], session: Session
 
 @both_ways
 def test_given_keys(depots: Callable[..., Any], session: Session, way: str) -> None:
-    """A key that is given, from another cluster, is stored as it is."""
+    """A given key of another cluster is stored unchanged."""
     Depot = depots(cluster=20, strategy=way)
 
     session.add(Depot(id=ClusterKey.of(10, 5)))
@@ -89,7 +89,7 @@ def test_given_keys(depots: Callable[..., Any], session: Session, way: str) -> N
 
 @both_ways
 def test_copies(create: Callable[[MetaData], None], session: Session, way: str) -> None:
-    """Tables that are copied to another metadata make such keys, too."""
+    """Tables copied to another MetaData generate cluster keys, too."""
     metadata, *_ = models(cluster=10, strategy=way)
     copied = MetaData()
     for table in metadata.sorted_tables:
@@ -106,7 +106,7 @@ def test_copies(create: Callable[[MetaData], None], session: Session, way: str) 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_translated", [False, True], ids=["declared", "translated"])
 def test_schemas(engine: Engine, new_schema: Callable[[], str], way: Any, is_translated: bool) -> None:
-    """All that belongs to the keys stands in the schema of the table, declared or translated, and goes with it."""
+    """Everything that the keys need is created in the declared or translated schema, and dropped with the table."""
     schema, options = new_schema(), {"enforce_range": True} if way == "identity" else {}
     metadata, Depot, _ = models(schema=None if is_translated else schema, cluster=10, strategy=way, **options)
     there = engine.execution_options(schema_translate_map={None: schema}) if is_translated else engine
@@ -129,7 +129,7 @@ def test_schemas(engine: Engine, new_schema: Callable[[], str], way: Any, is_tra
     indirect=["async_engine"],
 )
 def test_asynchronous_drivers(async_engine: AsyncEngine, way: str) -> None:
-    """With an asynchronous driver, tables and keys are the same."""
+    """Tables and keys are the same with an asynchronous driver."""
     metadata, Depot, _ = models(cluster=10, strategy=way)
 
     async def work() -> str:
@@ -144,7 +144,7 @@ def test_asynchronous_drivers(async_engine: AsyncEngine, way: str) -> None:
 
 
 def name_sakes(**options: Any) -> Any:
-    """Two models whose table and column, written behind each other, are the same."""
+    """Return two models whose concatenated table and column names are equal."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -163,7 +163,7 @@ def name_sakes(**options: Any) -> Any:
 
 @on(*SERVERS)
 def test_namesakes_by_function(create: Callable[[MetaData], None], session: Session) -> None:
-    """Each of them makes cluster keys."""
+    """Two models whose concatenated names are equal both generate cluster keys."""
     metadata, User, Role = name_sakes(cluster=10, strategy="function")
     create(metadata)
 
@@ -176,7 +176,7 @@ def test_namesakes_by_function(create: Callable[[MetaData], None], session: Sess
 
 @on("mysql", "mariadb", "sqlite")
 def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session: Session) -> None:
-    """Each of them refuses keys of others."""
+    """Two models whose concatenated names are equal both refuse keys outside of their range."""
     metadata, User, Role = name_sakes(cluster=10, enforce_range=True)
     create(metadata)
 
@@ -191,7 +191,7 @@ def test_namesakes_that_are_guarded(create: Callable[[MetaData], None], session:
 
 @pytest.fixture
 def stored(depots: Callable[..., Any], session: Session) -> Any:
-    """A model with three rows of cluster 10, two of cluster 20, and one each at the ends of cluster 32767 and 0."""
+    """Return a model with rows of the clusters 10 and 20, the first key of cluster 0, and the last of cluster 32767."""
     Depot = depots(cluster=30)
     keys = [ClusterKey.of(10, number) for number in (1, 2, LAST)]
     keys += [ClusterKey.of(20, number) for number in (1, 3)]
@@ -202,7 +202,7 @@ def stored(depots: Callable[..., Any], session: Session) -> Any:
 
 @pytest.mark.backend
 def test_filter(stored: Any, session: Session) -> None:
-    """``in_cluster()`` selects the keys of one cluster or of several, ends included."""
+    """``in_cluster()`` selects the keys of one or several clusters, including the first and the last key."""
     one = select(hex_of(stored.id)).where(in_cluster(stored.id, 10)).order_by(stored.id)
     two = select(func.count()).where(in_cluster(stored.id, 0, 32767))
 
@@ -212,7 +212,7 @@ def test_filter(stored: Any, session: Session) -> None:
 
 @pytest.mark.backend
 def test_parts_of_keys(stored: Any, session: Session) -> None:
-    """The database takes each key apart as ``ClusterKey`` does, up to the last one, also to group and to order."""
+    """SQL expressions split each key like ``ClusterKey`` does, also in GROUP BY and ORDER BY."""
     cluster, sequence = cluster_of(stored.id), sequence_of(stored.id)
     rows = session.execute(select(stored.id, cluster, sequence, hex_of(stored.id))).all()
     grouped = session.execute(select(cluster, func.count(), func.max(sequence)).group_by(cluster).order_by(cluster))
@@ -224,7 +224,7 @@ def test_parts_of_keys(stored: Any, session: Session) -> None:
 
 @pytest.mark.backend
 def test_an_index_serves_the_filter(engine: Engine, stored: Any, session: Session) -> None:
-    """To filter by a cluster, the index of the key is searched for a range."""
+    """A filter by cluster uses a range scan of the primary key."""
     sent: list[tuple[str, Any]] = []
     event.listen(engine, "before_cursor_execute", lambda *args: sent.append((args[2], args[3])))
     query = select(stored.name).where(in_cluster(stored.id, 10))

@@ -1,4 +1,4 @@
-"""Tables, keys, counters and schemas of cluster keys may be called anything that their database takes."""
+"""Tables, keys, counters and schemas of cluster keys may have any name that their database accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.cluster_tables import Parcels
 from support.marks import SERVERS, on
 from support.odd_names import NAMES, beside
 
-import sqlalchemy_public_id.alembic  # noqa: F401  Alembic before 1.18 needs to be told
+import sqlalchemy_public_id.alembic  # noqa: F401  required by Alembic before 1.18
 from sqlalchemy_public_id import audit
 from sqlalchemy_public_id.alembic import (
     create_cluster_config,
@@ -33,17 +33,17 @@ ODD = [pytest.param(name, id=what) for what, name in NAMES.items()]
 
 @pytest.fixture(params=ODD)
 def name(request: pytest.FixtureRequest, database: str) -> str:
-    """Each name, but for those that SQLAlchemy does not reflect."""
+    """Return each name, except for those that SQLAlchemy does not reflect."""
     if "\n" in request.param and database in {"mysql", "mariadb"}:
         pytest.skip(f"SQLAlchemy does not reflect it from {database}")
-    if "%" in request.param and sqlalchemy.__version__ == "2.0.25":  # the oldest one that is supported
+    if "%" in request.param and sqlalchemy.__version__ == "2.0.25":  # the oldest supported version
         pytest.skip("SQLAlchemy 2.0.25 cannot compare a column of this name with two parameters")
     return str(request.param)
 
 
 @pytest.fixture
 def crates(engine: Engine, name: str) -> Iterator[Parcels]:
-    """A table of this name, whose key is called as oddly; it is gone after the test."""
+    """Yield a table of this name, with a similarly unusual key name; it is dropped after the test."""
     made = Parcels(engine, name, beside(name))
     made.create()
     yield made
@@ -55,7 +55,7 @@ def crates(engine: Engine, name: str) -> Iterator[Parcels]:
 @pytest.mark.parametrize("way", ["run", "script"])
 @pytest.mark.parametrize("strategy", ["identity", "function"])
 def test_operations(crates: Parcels, engine: Engine, way: str, strategy: str) -> None:
-    """The counter of any key gets its limits and its guard, or one of any name is made for it; and they go again."""
+    """Operations set and remove limits and guards, or create and drop a counter, whatever the names."""
     if engine.name == "sqlite" and (way == "script" or strategy == "function"):
         pytest.skip("there are no client and no functions")
     carry_out, names = getattr(crates, way), (crates.name, crates.key_name)
@@ -80,7 +80,7 @@ def test_operations(crates: Parcels, engine: Engine, way: str, strategy: str) ->
 @on(*SERVERS)
 @pytest.mark.parametrize("sequence", [None, "it's %{x}:y `\"\\"])
 def test_model_that_goes(engine: Engine, name: str, sequence: str | None) -> None:
-    """Autogenerate finds the counter of a table that is dropped, whatever it is called."""
+    """Autogenerate detects the counter of a dropped table, whatever its name."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()

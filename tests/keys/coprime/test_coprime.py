@@ -1,4 +1,4 @@
-"""Coprime-step keys: the arithmetic, the values that hold for ever, and the end."""
+"""Coprime-step keys: arithmetic, values that never change, and exhaustion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 
 SEED = 67 * 71 * 73 * 79 * 83 * 89
-"""The step that the description of the method proposes for six of 62 characters."""
+"""The step that the original description proposes for six characters of an alphabet of 62."""
 
 orders = st.permutations(PRINTABLE).map("".join)
 alphabets = presets | st.tuples(orders, st.integers(2, 94)).map(lambda drawn: drawn[0][: drawn[1]])
@@ -27,7 +27,7 @@ alphabets = presets | st.tuples(orders, st.integers(2, 94)).map(lambda drawn: dr
 
 @st.composite
 def steps(draw: st.DrawFn, alphabet: st.SearchStrategy[str] = alphabets, longest: int = 40) -> CoprimeStep:
-    """Any step over an alphabet, or one with the defaults."""
+    """Draw any step over an alphabet, or one with the defaults."""
     digits, length = draw(alphabet), draw(st.integers(1, longest))
     size = len(digits) ** length
     wanted = draw(st.none() | st.integers(1, 2 * size))
@@ -37,7 +37,7 @@ def steps(draw: st.DrawFn, alphabet: st.SearchStrategy[str] = alphabets, longest
 
 @st.composite
 def small(draw: st.DrawFn) -> CoprimeStep:
-    """A step through a few thousand keys at most."""
+    """Draw a step with a few thousand keys at most."""
     base = draw(st.integers(2, 12))
     longest = max(length for length in range(1, 12) if base**length <= 3000)
     return draw(steps(orders.map(lambda order: order[:base]), longest))
@@ -48,7 +48,7 @@ def small(draw: st.DrawFn) -> CoprimeStep:
 
 @given(small())
 def test_every_key_once(step: CoprimeStep) -> None:
-    """All texts come, each once, before the end; and each leads back to its index."""
+    """Every text is generated once, and each key leads back to its index."""
     keys = step.keys(0, step.size)
     texts = {"".join(text) for text in product(step.alphabet, repeat=step.length)}
 
@@ -60,9 +60,9 @@ def test_every_key_once(step: CoprimeStep) -> None:
 
 @given(steps(), st.data())
 def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
-    """However many keys there are, each has the text that the definition says, and leads back to its index.
+    """In spaces of any size, each key is the text that the definition gives, and leads back to its index.
 
-    A step is equal to what its ``repr`` and its pickle come back as.
+    The evaluated ``repr`` and the pickle of a step are equal to it.
     """
     index = data.draw(st.integers(0, step.size - 1))
     key = step.key(index)
@@ -87,7 +87,7 @@ def test_large_spaces(step: CoprimeStep, data: st.DataObject) -> None:
     ],
 )
 def test_keys_for_ever(alphabet: str, length: int, number: int, keys: list[str]) -> None:
-    """What the defaults are, and the keys that they give, never changes: another version would repeat keys."""
+    """The defaults and their keys never change between versions, because keys would repeat."""
     step = CoprimeStep(alphabet, length)
 
     assert step.step == number
@@ -100,7 +100,7 @@ def test_keys_for_ever(alphabet: str, length: int, number: int, keys: list[str])
 
 @pytest.mark.parametrize("wrong", [-1, True, "3"], ids=repr)
 def test_no_number(wrong: Any) -> None:
-    """What is no whole number of 0 or more is refused, with the name of the argument."""
+    """Anything but an integer of 0 or more is refused, with the name of the argument."""
     step = CoprimeStep(BASE36, 6)
 
     for name, call in {
@@ -114,7 +114,7 @@ def test_no_number(wrong: Any) -> None:
 
 
 def test_exhausted() -> None:
-    """After the last key there is none: it does not begin again."""
+    """After the last key an error is raised, and keys do not start again."""
     step = CoprimeStep("abc", 2)
 
     assert [step.remaining(issued) for issued in (0, 8, 9, 99)] == [9, 1, 0, 0]
@@ -145,14 +145,14 @@ def test_exhausted() -> None:
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else None,
 )
 def test_refused(settings: dict[str, Any], message: str) -> None:
-    """Settings that cannot work are refused when they are declared."""
+    """Invalid settings raise when the step is declared."""
     with pytest.raises(ConfigurationError, match=message):
         CoprimeStep(**{"alphabet": BASE36, "length": 6, **settings})
 
 
 @pytest.mark.parametrize(("step", "factor", "better"), [(9, 9, 11), (36**6, 36**6, 36**6 + 1), (7 * 36**6 + 2, 2, 5)])
 def test_common_factor(step: int, factor: int, better: int) -> None:
-    """A step that would repeat keys too early is refused, with the factor, and with a step near it that works."""
+    """A step that would repeat keys too early is refused, with the common factor and a nearby step that works."""
     message = f"the factor {factor} in common .* repeat after {36**6 // factor}; step={better} has none"
     with pytest.raises(ConfigurationError, match=message):
         CoprimeStep(BASE36, 6, step)
@@ -162,7 +162,7 @@ def test_common_factor(step: int, factor: int, better: int) -> None:
 
 @pytest.mark.parametrize(("text", "reason"), [("M8YZRZ", "it contains other characters"), (5, "it is of type int")])
 def test_malformed(text: Any, reason: str) -> None:
-    """What is no key is refused, with the reason, and with what was given."""
+    """Anything but a key is refused, with the reason and the value."""
     step = CoprimeStep(BASE36, 6)
     with pytest.raises(InvalidPublicId, match=f"^code: .*{reason} .*expected 6 of 0-9 a-z") as raised:
         step.index(text, field="code")
@@ -171,11 +171,11 @@ def test_malformed(text: Any, reason: str) -> None:
     assert not step.is_valid(text)
 
 
-# --- a value
+# --- equality
 
 
 def test_different_values() -> None:
-    """Steps that make other keys are different; a step or start beyond the size makes the same keys as below."""
+    """Steps with different keys are unequal; a step or start beyond the size is equal to its remainder."""
     step = CoprimeStep(BASE36, 6)
     others = [CoprimeStep(BASE36, 7), CoprimeStep(BASE36, 6, 5), CoprimeStep(BASE36, 6, start=0)]
 

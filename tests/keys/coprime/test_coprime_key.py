@@ -1,4 +1,4 @@
-"""Ids that are counted: the format, with a counter in memory; and rows, with the counter of a database."""
+"""Counted ids: the format with a counter in memory, and rows with the counter of a database."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECRET = bytes(range(32))
 
 
 class Counter:
-    """Counts from *at*, and gives several numbers in ranges of at most three."""
+    """Counts from *at*, and returns numbers in ranges of at most three."""
 
     def __init__(self, at: int = 0, name: str = "order") -> None:
         self.at, self.name = at, name
@@ -54,7 +54,7 @@ class InvoiceId(TypedId, prefix="cpinv", format=CoprimeKey(Counter(name="invoice
 
 
 def test_counted() -> None:
-    """Each id is the key of the next number, alone and together, and no number is left out."""
+    """Each id is the key of the next number, singly or in groups, and no number is skipped."""
     counter = Counter()
     format = CoprimeKey(counter, STEP)
     ids = [format.generate(), format.generate(), *format.generate_many(7), format.generate(), *format.generate_many(0)]
@@ -65,7 +65,7 @@ def test_counted() -> None:
 
 
 def test_number() -> None:
-    """An id leads back to its number; one of an older format has none."""
+    """An id leads back to its number; an id of an older format has none."""
     format = CoprimeKey(Counter(41), STEP, prefix="ord").accepting(NanoId())
 
     assert format.number(format.generate()) == 41
@@ -76,7 +76,7 @@ def test_number() -> None:
 
 
 def test_accepting() -> None:
-    """Older ids stay valid: of another step, of another kind, and as the older ones of another."""
+    """Older ids stay valid: of another step, of another format, and of the formats that an older format accepts."""
     format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey("old", CoprimeStep("abc", 4)))
 
     formats, texts = (format, NanoId(prefix="x").accepting(format)), ("ord_m8yzrz", "izkpm55j334u", "abca", "abcd")
@@ -85,7 +85,7 @@ def test_accepting() -> None:
 
 
 def test_other_orders_of_the_same_keys() -> None:
-    """An older format whose keys would come again in another order is refused; a shorter one, and its own, are not."""
+    """An older format with the same keys in another order is refused, unless its length or prefix differs."""
     old = CoprimeKey(Counter(), STEP, prefix="ord")
 
     with pytest.raises(ConfigurationError, match="keys of 6 characters in different orders"):
@@ -96,7 +96,7 @@ def test_other_orders_of_the_same_keys() -> None:
 
 
 def test_facts() -> None:
-    """Counted ids have no budget, no default in the database, an example that takes no number, and no randomness."""
+    """Counted ids have no budget, entropy or server default, and an example that uses no number."""
     counter = Counter()
     format = CoprimeKey(counter, STEP, prefix="ord")
 
@@ -110,7 +110,7 @@ def test_facts() -> None:
 
 
 def test_typed_id() -> None:
-    """A typed id is made and checked as with any format."""
+    """A typed id with counted ids is generated and validated as with any format."""
     made = InvoiceId()
 
     assert type(made) is InvoiceId
@@ -120,7 +120,7 @@ def test_typed_id() -> None:
 
 
 def test_equal() -> None:
-    """Formats are equal where the name of the sequence and the settings are."""
+    """Formats are equal if the name of the sequence and the settings are equal."""
     format = CoprimeKey(Counter(), STEP, "ord")
     twins = [CoprimeKey(Counter(5), STEP, "ord"), CoprimeKey("order", STEP, "ord"), format.named()]
     others = [
@@ -136,7 +136,7 @@ def test_equal() -> None:
 
 
 def test_shown_and_pickled_by_name() -> None:
-    """What ``repr`` and a pickle come back as is equal, checks ids, and says why it makes none."""
+    """The evaluated ``repr`` and the pickle are equal, validate ids, and say why they generate none."""
     format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
     names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
 
@@ -160,7 +160,7 @@ def test_shown_and_pickled_by_name() -> None:
     ],
 )
 def test_refused(arguments: Any, message: str) -> None:
-    """Settings that cannot work are refused when they are declared."""
+    """Invalid settings raise when the format is declared."""
     with pytest.raises(ConfigurationError, match=message):
         CoprimeKey(*arguments)
 
@@ -170,7 +170,7 @@ def test_refused(arguments: Any, message: str) -> None:
 
 @pytest.fixture
 def allocator(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[BlockAllocator]:
-    """A sequence of its own for each test; blocks are large enough for one lease to do."""
+    """Yield an allocator of a new sequence, whose blocks are large enough to need one lease only."""
     with BlockAllocator(engine, "order", block=1000, start=0, timeout=20) as allocator:
         create(allocator.table.metadata)
         yield allocator
@@ -178,7 +178,7 @@ def allocator(engine: Engine, create: Callable[[MetaData], None]) -> Iterator[Bl
 
 @pytest.fixture
 def declare(create: Callable[[MetaData], None]) -> Callable[..., Any]:
-    """Make a model with these ids, and its table, unless another model has made it."""
+    """Return a function that makes a model with these ids, and creates its table unless it exists."""
 
     def make(declared: Any, *, is_there: bool = False) -> Any:
         class Base(DeclarativeBase):
@@ -202,7 +202,7 @@ def stored(session: Session, model: Any) -> list[str]:
 
 @pytest.mark.backend
 def test_every_way_to_write(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
-    """Flush, bulk insert, Core and early ids all take the next numbers, and no other."""
+    """Flush, bulk insert, Core and early ids use consecutive numbers."""
     model = declare(CoprimeKey(allocator, STEP, prefix="ord"))
     early = model(name="early")
     assert early.public_id == "ord_" + STEP.key(0)
@@ -224,9 +224,9 @@ def test_every_way_to_write(allocator: BlockAllocator, declare: Callable[..., An
 
 @pytest.mark.backend
 def test_rows_that_came_another_way(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
-    """An id that a row has already is passed over, like any collision: the unique index knows."""
+    """An id that already has a row is skipped like any collision, which the unique index detects."""
     model = declare(CoprimeKey(allocator, STEP))
-    allocator.reserve(10)  # on SQLite, nobody can lease once this transaction has written
+    allocator.reserve(10)  # on SQLite, a lease is impossible after the first write of this transaction
     session.add_all([model(public_id=STEP.key(index), name="given") for index in (0, 1, 2, 5)])
     session.flush()
     session.add(model(name="made"))
@@ -240,9 +240,9 @@ def test_rows_that_came_another_way(allocator: BlockAllocator, declare: Callable
 
 @pytest.mark.backend
 def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
-    """When the keys are used up, writing fails; with longer keys it goes on, and the old rows are found."""
+    """When the keys are used up, writing raises; a format with longer keys continues, and old rows are found."""
     short, long = CoprimeStep("abc", 2), CoprimeStep("abc", 3)
-    # first the one whose column is wide enough
+    # the model with the wider column creates the table
     after = declare(CoprimeKey(allocator, long, prefix="o").accepting(CoprimeKey("order", short, prefix="o")))
     before = declare(CoprimeKey(allocator, short, prefix="o"), is_there=True)
     session.execute(insert(before), [{"name": "short"}] * 9)
@@ -267,7 +267,7 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
 
 
 def test_keyed_and_typed(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
-    """A typed id with a keyed step: the texts are those of the secret, and come back as the type."""
+    """A typed id with a keyed step has the keys of the secret, and is loaded with its type."""
     pytest.importorskip("ffx")
     format = CoprimeKey(allocator, KeyedStep(BASE36, 8, SECRET, b"order"))
     typed: Any = type("CountedId", (TypedId,), {}, prefix="cpord", format=format)
@@ -285,7 +285,7 @@ def test_keyed_and_typed(allocator: BlockAllocator, declare: Callable[..., Any],
 
 @pytest.mark.backend
 def test_rows_that_were_there_before(allocator: BlockAllocator, new_people: Callable[..., People]) -> None:
-    """A migration gives existing rows the next numbers, and takes 2000 for a batch; on SQLite, it has to have them."""
+    """A migration gives existing rows the next numbers, 2000 per batch; on SQLite they must be reserved."""
     format = CoprimeKey(allocator, STEP, prefix="ord")
     allocator.reserve(5_000)
     table = new_people(100, format=format, server_default="none")
@@ -297,7 +297,7 @@ def test_rows_that_were_there_before(allocator: BlockAllocator, new_people: Call
 
 @ignore_fork_warning
 def test_fork(allocator: BlockAllocator) -> None:
-    """A child does not go on with the numbers of its parent."""
+    """A forked child does not continue with its parent's numbers."""
     format = CoprimeKey(allocator, STEP)
     before = format.generate_many(10)
     of_child = in_child(lambda: [format.generate(), *format.generate_many(19)])

@@ -1,4 +1,4 @@
-"""Keyed steps: FF1 of NIST SP 800-38G, checked by the samples of NIST."""
+"""Keyed steps: FF1 of NIST SP 800-38G, tested with the samples of NIST."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SAMPLES = [
     (24, DIGITS, TWEAK, NUMBERS, "2496655549"),
     (32, BASE36, OTHER_TWEAK, LETTERS, "xs8a0azh2avyalyzuwd"),
 ]
-"""Samples for FF1 that NIST has published (csrc.nist.gov, "FF1samples.pdf"): bytes of the key, and so on."""
+"""The FF1 samples of NIST (csrc.nist.gov, "FF1samples.pdf"): key size in bytes, alphabet, tweak, plain, cipher."""
 
 
 @pytest.mark.parametrize(("size", "alphabet", "tweak", "plain", "cipher"), SAMPLES)
 def test_samples_of_nist(size: int, alphabet: str, tweak: bytes, plain: str, cipher: str) -> None:
-    """The key with the index that a sample encrypts is the text that it is encrypted to, and leads back."""
+    """The key with a sample's plaintext as its index is the sample's ciphertext, and leads back to the index."""
     step = KeyedStep(alphabet, len(plain), AES[:size], tweak)
     index = int(plain, len(alphabet))
 
@@ -42,7 +42,7 @@ def test_samples_of_nist(size: int, alphabet: str, tweak: bytes, plain: str, cip
 
 
 def test_keys_for_ever() -> None:
-    """The keys of a secret never change: another version would repeat some."""
+    """The keys of a secret never change between versions, because some would repeat."""
     step = KeyedStep(BASE36, 8, AES[:16])
 
     assert step.keys(0, 3) == ["lg3x34n7", "k4g4u9qy", "pgfb6skv"]
@@ -50,7 +50,7 @@ def test_keys_for_ever() -> None:
 
 @pytest.mark.usefixtures("restless")
 def test_threads() -> None:
-    """Threads may share a step: each key comes out as when one works alone, and leads back."""
+    """Threads can share a step: each gets the same keys as a single thread, and each key leads back to its index."""
     step = KeyedStep(BASE36, 8, AES[:16])
     alone = step.keys(0, 200)
 
@@ -62,7 +62,7 @@ def test_threads() -> None:
 
 
 def test_the_last_key() -> None:
-    """Behind the last key there is none, and keys of other lengths are malformed."""
+    """After the last key an error is raised, and keys of another length are malformed."""
     step = KeyedStep("0123456789", 6, AES[:16], b"order")
 
     assert step.index(step.key(999_999)) == 999_999
@@ -74,7 +74,7 @@ def test_the_last_key() -> None:
 
 
 def test_the_secret_is_not_shown() -> None:
-    """Neither ``repr`` nor an error shows the secret; a pickle has it, and comes back equal."""
+    """Neither ``repr`` nor an error shows the secret; a pickle contains it, and is equal when loaded."""
     step = KeyedStep(BASE36, 8, AES[:16], b"order")
     with pytest.raises(KeySpaceExhausted) as raised:
         step.key(step.size)
@@ -102,7 +102,7 @@ def test_the_secret_is_not_shown() -> None:
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_refused(settings: dict[str, Any], message: str) -> None:
-    """Settings that cannot work are refused when they are declared, and no message shows the secret."""
+    """Invalid settings raise when the step is declared, and no message shows the secret."""
     with pytest.raises(ConfigurationError, match=message) as raised:
         KeyedStep(**{"alphabet": BASE36, "length": 8, "secret": AES[:16], **settings})
 
@@ -110,7 +110,7 @@ def test_refused(settings: dict[str, Any], message: str) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the cipher is not installed, the declaration says what to install."""
+    """If the cipher is not installed, the declaration says what to install."""
     real = builtins.__import__
 
     def missing(name: str, *rest: Any) -> Any:

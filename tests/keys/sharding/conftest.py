@@ -1,4 +1,4 @@
-"""Four databases, and a session over them."""
+"""Four databases, and a sharded session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy_public_id.keys import ShardRouter
 def shards(
     request: pytest.FixtureRequest, new_engine: Callable[..., Engine], create_on: Callable[[Engine, MetaData], None]
 ) -> Shards:
-    """Four files of SQLite; and SQLite, PostgreSQL, MySQL and MariaDB together."""
+    """Return four SQLite files, or one database each of SQLite, PostgreSQL, MySQL and MariaDB."""
     kinds = ["sqlite"] * 4 if request.param.endswith("SQLite") else list(servers.servers())
     if len(kinds) < 4:
         pytest.skip(f"there are only {', '.join(kinds)}")
@@ -30,7 +30,7 @@ def shards(
 
 @pytest.fixture
 def router(shards: Shards) -> ShardRouter:
-    """Routes by a hash; notes lie with their accounts."""
+    """Return a router by hash that places notes with their accounts."""
     router = shards.router(place={Note: lambda note: router.shard_of(note.account)})
     return router
 

@@ -1,4 +1,4 @@
-"""What tells the shard of a row: rules without a database."""
+"""Rules that determine the shard of a row, without a database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ShardedBox(PublicIdMixin, Base):
 
 
 def routing(by: Any) -> ShardRouter:
-    """A router of three shards with this rule."""
+    """Return a router of three shards with the rule *by*."""
     return ShardRouter(dict.fromkeys(SHARDS, ENGINE), by=by)
 
 
@@ -38,7 +38,7 @@ def routing(by: Any) -> ShardRouter:
     [("izkpm55j334u", 4, 0), ("cus_izkpm55j334u", 1000, 936), ("01jd9xq8w5e3b9x0000000000a", 16, 4)],
 )
 def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, bucket: int) -> None:
-    """An id stays in its bucket in every later version: these were computed once."""
+    """An id stays in the same bucket in every later version; the expected values are fixed."""
     assert bucket_of(text, buckets) == bucket
 
 
@@ -46,7 +46,7 @@ def test_the_bucket_of_an_id_is_written_down_for_good(text: str, buckets: int, b
     ("key", "buckets", "bucket"), [(1, 1, 0), (42, 57, 43), (0xDEAD10CC, 666, 361), (256, 1024, 520)]
 )
 def test_the_jump_hash_is_that_of_others(key: int, buckets: int, bucket: int) -> None:
-    """Other programs that implement the paper answer the same."""
+    """The jump hash equals that of other implementations of the paper."""
     assert jump(key, buckets) == bucket
 
 
@@ -62,7 +62,7 @@ def test_the_jump_hash_is_that_of_others(key: int, buckets: int, bucket: int) ->
     ids=["hash", "prefixes", "clusters", "ranges of Python", "Ranges()"],
 )
 def test_a_rule_is_said_in_plain_values(by: Any, expected: Any) -> None:
-    """What is given as ``by`` tells by its kind which rule is meant."""
+    """The type of ``by`` determines the rule."""
     router = routing(by)
 
     assert (router.shard_of_id(ShardedBox, "shardbox_izkpm55j334u"), router.shard_of_key((10 << 48) + 7)) == expected
@@ -80,7 +80,7 @@ def test_a_rule_is_said_in_plain_values(by: Any, expected: Any) -> None:
     ],
 )
 def test_a_key_tells_its_shard(by: Any, key: int, shard: str | None) -> None:
-    """The cluster in the upper bits, or the range around a key, is that of one shard, or of none."""
+    """The cluster in the upper bits of a key, or its range, determines one shard or none."""
     assert routing(by).shard_of_key(key) == shard
 
 
@@ -110,7 +110,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "message"), REFUSED, ids=[next(iter(options)) for options, _ in REFUSED])
 def test_refused(options: dict[str, Any], message: str) -> None:
-    """A mistake in the rule, the shards or the place of new objects is told when the router is made."""
+    """An invalid rule, shard or placement raises when the router is made."""
     with pytest.raises(ConfigurationError) as caught:
         ShardRouter(**{"shards": dict.fromkeys(SHARDS, ENGINE), **options})
 
@@ -118,7 +118,7 @@ def test_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_the_most_careful_database_answers_for_all() -> None:
-    """Where SQL is made for all shards, it is made for the one that takes the least."""
+    """SQL that is compiled for all shards uses the shard with the tightest limits."""
     router = ShardRouter(
         {
             "p": create_engine("postgresql+psycopg://"),

@@ -14,7 +14,7 @@ from sqlalchemy_public_id.keys import ShardRouter
 @pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
 @pytest.mark.parametrize("limit", [1, 5, 20])
 def test_pages_go_through_all_shards(limit: int, newest_first: bool, db: ShardedSession) -> None:
-    """Forwards and back again, each row comes once, in the order of key and public id, though keys are repeated."""
+    """Forward and backward, each row is returned once in the order of key and public id, despite equal keys."""
     accounts = stored(db)
     expected = sorted(accounts, key=lambda each: (each.id, each.public_id), reverse=newest_first)
     assert len({each.id for each in accounts}) < 12
@@ -36,7 +36,7 @@ def test_pages_go_through_all_shards(limit: int, newest_first: bool, db: Sharded
 
 
 def test_a_page_asks_each_shard_once(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """A page is one statement for each shard; a cursor is one more, to the shard that has its row."""
+    """A page takes one statement per shard; a cursor takes one more, to the shard of its row."""
     stored(db)
 
     assert shards.asked(lambda: lookup.page(db, Account, limit=5)) == list("abcd")
@@ -45,7 +45,7 @@ def test_a_page_asks_each_shard_once(shards: Shards, router: ShardRouter, db: Sh
 
 
 def test_keys_without_a_common_order_cannot_be_paged(db: ShardedSession) -> None:
-    """Databases sort texts each in their own way, so a page over several of them is refused."""
+    """Databases sort texts differently, so pages in the order of a text over several shards are refused."""
     with pytest.raises(ConfigurationError, match="not an integer"):
         lookup.page(db, Word, limit=5)
 
@@ -53,7 +53,7 @@ def test_keys_without_a_common_order_cannot_be_paged(db: ShardedSession) -> None
 @pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
 @pytest.mark.parametrize("limit", [1, 3, 7])
 def test_pages_over_a_join(limit: int, newest_first: bool, router: ShardRouter, db: ShardedSession) -> None:
-    """A join that repeats the rows of one shard fills its part of a page; rows behind them are not skipped."""
+    """If a join repeats rows in one shard, no later row is skipped."""
     accounts = stored(db)
     for account in accounts:
         account.notes = [Note() for _ in range(3 if router.shard_of(account) == "a" else 1)]

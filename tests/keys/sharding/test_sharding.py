@@ -1,4 +1,4 @@
-"""``ShardRouter``: sessions over several databases, and how many of them each call asks."""
+"""``ShardRouter``: sessions over several databases, and the shards that each call queries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sqlalchemy_public_id.testing import collisions, fixed_ids
 
 
 def test_a_new_object_goes_where_its_id_says(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """Each row is in the one shard that its public id tells, made by the program or by the library."""
+    """Each row is stored in the shard of its public id, whether the id is given or generated."""
     accounts = [*stored(db), Account(), Account()]
     db.add_all(accounts)
     db.commit()
@@ -60,7 +60,7 @@ ONE: dict[str, Callable[[ShardedSession, str], object]] = {
 @pytest.mark.parametrize("shards", ["four files of SQLite"], indirect=True)
 @pytest.mark.parametrize("name", ONE)
 def test_an_id_asks_one_shard(name: str, shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """A statement that says which public text it wants is sent to the shard of that, and to no other."""
+    """A statement that filters by one public id is sent only to the shard of that id."""
     stored(db)
 
     asked = [shards.asked(lambda text=text: ONE[name](db, text)) for text in IDS]
@@ -85,14 +85,14 @@ ALL: dict[str, Callable[[ShardedSession], object]] = {
 @pytest.mark.parametrize("shards", ["four files of SQLite"], indirect=True)
 @pytest.mark.parametrize("name", ALL)
 def test_what_tells_no_id_asks_all_shards(name: str, shards: Shards, db: ShardedSession) -> None:
-    """Any other statement is sent to every shard, once."""
+    """Any other statement is sent once to every shard."""
     stored(db)
 
     assert shards.asked(lambda: ALL[name](db)) == list("abcd")
 
 
 def test_several_ids_ask_the_shards_concerned(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """``get_many`` asks each shard that has one of the ids once, and keeps the order; what can be no id asks none."""
+    """``get_many`` queries each shard of the ids once, and keeps their order; malformed ids query none."""
     stored(db)
     wanted = [IDS[7], IDS[0], IDS[3]]
     found: dict[str, Account] = {}
@@ -108,7 +108,7 @@ def test_several_ids_ask_the_shards_concerned(shards: Shards, router: ShardRoute
 
 
 def test_ids_of_numbers_are_routed_in_every_spelling(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """An id that is stored as a number tells its shard however it is written."""
+    """An id that is stored as a number is routed to its shard however it is written."""
     events = [Event() for _ in range(8)]
     db.add_all(events)
     db.commit()
@@ -123,7 +123,7 @@ def test_ids_of_numbers_are_routed_in_every_spelling(shards: Shards, router: Sha
 
 
 def test_related_objects_lie_and_are_loaded_together(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """Relationships are loaded from the shard of their object, though other shards have the same keys."""
+    """Relationships are loaded from the object's own shard, although other shards have the same keys."""
     for at, account in enumerate(stored(db)):
         account.notes = [Note() for _ in range(at % 3 + 1)]
     db.commit()
@@ -146,7 +146,7 @@ def test_related_objects_lie_and_are_loaded_together(shards: Shards, router: Sha
 
 
 def test_a_key_of_several_shards_has_no_one_public_id(db: ShardedSession) -> None:
-    """Where shards count by themselves, a key belongs to several rows, and none of them is picked."""
+    """If several shards have a row with the same key, looking up its public id raises."""
     key = stored(db)[0].id
 
     with pytest.raises(ConfigurationError, match=f"several shards have a row of Account with the key {key}"):
@@ -154,7 +154,7 @@ def test_a_key_of_several_shards_has_no_one_public_id(db: ShardedSession) -> Non
 
 
 def test_a_collided_id_is_not_replaced(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
-    """Another id would belong to another shard, so a generated one that is taken is an error of the database."""
+    """A generated id that collides raises, because another id could belong to another shard."""
     stored(db)
     db.add(Account(name="unlucky"))
 
@@ -165,7 +165,7 @@ def test_a_collided_id_is_not_replaced(shards: Shards, router: ShardRouter, db: 
 def test_an_object_that_was_not_stored_may_go_elsewhere(
     shards: Shards, router: ShardRouter, db: ShardedSession
 ) -> None:
-    """After a rollback, an object goes to the shard of the id that it has then."""
+    """After a rollback, an object is stored in the shard of its current id."""
     first, *others = IDS
     other = next(id for id in others if router.shard_of_id(Account, id) != router.shard_of_id(Account, first))
     account = Account(public_id=first)
@@ -182,7 +182,7 @@ def test_an_object_that_was_not_stored_may_go_elsewhere(
 
 
 def test_an_insert_statement_has_to_name_its_shard(shards: Shards, db: ShardedSession) -> None:
-    """An INSERT would be sent to every shard, so it is refused, unless it says which one is meant."""
+    """An INSERT statement without a shard is refused, because it would be sent to every shard."""
     statement = insert(Account.__table__).values(public_id=IDS[0], name="x")
 
     with pytest.raises(ConfigurationError, match=r"the shard of an INSERT .*Session\(router\.shards\[name\]\)"):
@@ -194,7 +194,7 @@ def test_an_insert_statement_has_to_name_its_shard(shards: Shards, db: ShardedSe
 
 
 def test_a_prefix_keeps_a_model_in_one_shard(shards: Shards) -> None:
-    """Every row of a model is in the shard of its prefix, and every statement about it goes there."""
+    """All rows of a model are stored in the shard of its prefix, and its statements are sent only there."""
     with shards.router(by={"shacct": "b", "shev": "c"}).session() as db:
         stored(db, 4)
         db.add(Event())
@@ -209,7 +209,7 @@ def test_a_prefix_keeps_a_model_in_one_shard(shards: Shards) -> None:
 
 
 def test_a_key_asks_the_shard_of_its_cluster(shards: Shards) -> None:
-    """The upper bits of a key tell where the row is; a public id alone does not, so all shards are asked for it."""
+    """The upper bits of a key determine its shard; a lookup by public id queries all shards."""
     keys = [cluster << 48 | number for cluster in CLUSTERS for number in (1, 2)]
     with shards.router(by=CLUSTERS).session() as db:
         regions = [Region(id=key) for key in keys]
@@ -229,9 +229,9 @@ def test_a_key_asks_the_shard_of_its_cluster(shards: Shards) -> None:
 
 
 def test_keys_of_the_database_take_turns(shards: Shards) -> None:
-    """Where the database makes the key, new objects go to one shard after the other, and children to their parents."""
+    """If the database generates keys, new objects are distributed round-robin, and children follow their parents."""
     with shards.router(by=CLUSTERS).session() as db:
-        accounts = [Account(notes=[Note()]) for _ in range(7)]  # the next turn is not that of the first parent
+        accounts = [Account(notes=[Note()]) for _ in range(7)]  # not a multiple of the four shards
         db.add_all(accounts)
         db.flush()
         tokens = [inspect(account).identity_token for account in accounts]
@@ -241,7 +241,7 @@ def test_keys_of_the_database_take_turns(shards: Shards) -> None:
 
 
 def test_a_foreign_key_tells_the_shard(shards: Shards) -> None:
-    """Where keys tell the shard, a child that has nothing but its foreign key goes to the shard of its parent."""
+    """If keys determine the shard, a child with only a foreign key is stored in the shard of its parent."""
     with shards.router(by=CLUSTERS).session() as db:
         db.add(Account(id=(30 << 48) + 1))
         db.flush()
@@ -253,7 +253,7 @@ def test_a_foreign_key_tells_the_shard(shards: Shards) -> None:
 
 
 def test_the_program_may_choose_the_shard(shards: Shards) -> None:
-    """A function of the object says where it goes; one that names no shard is refused."""
+    """A function may choose the shard of an object; if it returns anything else, the flush raises."""
     with shards.router(by=CLUSTERS, place=lambda each: each.name).session() as db:
         account = Account(name="c")
         db.add(account)
@@ -267,7 +267,7 @@ def test_the_program_may_choose_the_shard(shards: Shards) -> None:
 
 
 def test_asynchronous_sessions_are_sharded_too() -> None:
-    """An AsyncSession that wraps a sharded one creates, looks up and pages over asynchronous engines."""
+    """An AsyncSession over a sharded session supports writing, lookups and pages with async engines."""
 
     async def story() -> tuple[list[int], list[str]]:
         engines = {name: create_async_engine(url_of("sqlite", "aiosqlite"), poolclass=NullPool) for name in "ab"}
@@ -296,7 +296,7 @@ def test_asynchronous_sessions_are_sharded_too() -> None:
 
 @pytest.mark.parametrize("shards", ["four files of SQLite"], indirect=True)
 def test_a_collision_in_one_of_two_shards(shards: Shards) -> None:
-    """If one flush writes to two shards, a generated id that is taken in the second one is replaced there."""
+    """In a flush to two shards, a generated id that collides in the second shard is replaced."""
     taken, first, second = "t" * 12, "1" * 12, "2" * 12
     with shards.router(by={range(1, 100): "a", range(100, 200): "b"}).session() as db:
         db.add(Region(id=100, public_id=taken))

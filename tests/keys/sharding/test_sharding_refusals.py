@@ -1,4 +1,4 @@
-"""Rows in several databases: what would put one where nobody finds it is refused; what the rest of the library does."""
+"""Sharded rows that could not be found again are refused; and how the rest of the library works with shards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def router(engines: dict[str, Engine]) -> ShardRouter:
 
 @pytest.fixture
 def placing(engines: dict[str, Engine]) -> ShardRouter:
-    """A router for which notes lie with their accounts."""
+    """Return a router that places notes with their accounts."""
     placing = ShardRouter(engines, place={Note: lambda note: placing.shard_of(note.account)})
     return placing
 
@@ -50,13 +50,13 @@ def placed(placing: ShardRouter) -> Iterator[ShardedSession]:
 
 
 def id_in(router: ShardRouter, model: Any, shard: str) -> str:
-    """A public id of *model* that belongs to *shard*."""
+    """Return a public id of *model* that belongs to *shard*."""
     made = model.__public_id__.generate_many(200)
     return next(each for each in made if router.shard_of_id(model, each) == shard)
 
 
 def places(engines: dict[str, Engine], model: Any = Account) -> dict[str, str]:
-    """Public id → the shard in which its row is."""
+    """Return public id → shard of the stored rows."""
     rows: dict[str, str] = {}
     for name, engine in engines.items():
         with Session(engine) as session:
@@ -71,9 +71,9 @@ IN_A, IN_B = 10 << 48, 20 << 48
 
 @pytest.mark.parametrize("by_reference", [False, True], ids=["relationship", "reference"])
 def test_a_child_elsewhere_is_refused(router: ShardRouter, engines: dict[str, Engine], by_reference: bool) -> None:
-    """With a hash, a child whose id belongs to another shard than its parent is refused, and no row is left.
+    """With a hash, a child whose id belongs to another shard than its parent is refused, and not stored.
 
-    A public id that is assigned to a reference means the row that has it, not one with its key elsewhere.
+    A public id that is assigned to a reference refers to its row, not to a row of another shard with the same key.
     """
     accounts = {shard: Account(public_id=id_in(router, Account, shard)) for shard in "ab"}
     ids = {shard: account.public_id for shard, account in accounts.items()}
@@ -100,7 +100,7 @@ def test_a_child_elsewhere_is_refused(router: ShardRouter, engines: dict[str, En
 
 
 def test_a_reference_tells_the_place(placing: ShardRouter, engines: dict[str, Engine]) -> None:
-    """A child that names its parent by public id alone goes to the shard of the parent, and points to it."""
+    """A child that refers to its parent only by public id is stored in the shard of the parent."""
     with placing.session() as db:
         ids = [id_in(placing, Account, shard) for shard in "abab"]
         db.add_all([Account(public_id=each) for each in ids])
@@ -116,7 +116,7 @@ def test_a_reference_tells_the_place(placing: ShardRouter, engines: dict[str, En
 
 @pytest.mark.parametrize("by_reference", [False, True], ids=["relationship", "reference"])
 def test_a_stored_child_stays_with_its_parent(by_reference: bool, placing: ShardRouter) -> None:
-    """A stored object cannot move, so it is refused that it refers to an object in another shard from now on."""
+    """A stored object cannot move, so changing its parent to an object of another shard is refused."""
     with placing.session() as db:
         here, there = (Account(public_id=id_in(placing, Account, shard)) for shard in "ab")
         note = Note(account=here)
@@ -134,7 +134,7 @@ def test_a_stored_child_stays_with_its_parent(by_reference: bool, placing: Shard
 
 
 def test_keys_of_clusters_may_point_elsewhere(engines: dict[str, Engine]) -> None:
-    """Where keys tell the shard, a child may lie elsewhere: its foreign key means one row of all shards."""
+    """If keys determine the shard, a foreign key may refer to a row of another shard."""
     router = ShardRouter(engines, by={10: "a", 20: "b"})
     with router.session() as db:
         db.add(Note(id=IN_A + 1, account=Account(id=IN_B + 1)))
@@ -148,7 +148,7 @@ def test_keys_of_clusters_may_point_elsewhere(engines: dict[str, Engine]) -> Non
 
 
 def test_a_place_against_the_key_is_refused(engines: dict[str, Engine]) -> None:
-    """A row is looked for where its key says, so it is refused to place it elsewhere."""
+    """Placing a row in another shard than that of its key is refused, because it would not be found."""
     router = ShardRouter(engines, by={10: "a", 20: "b"}, place=lambda each: "b")
     with router.session() as db:
         db.add(Region(id=IN_A + 1))
@@ -163,7 +163,7 @@ def test_a_place_against_the_key_is_refused(engines: dict[str, Engine]) -> None:
 
 
 def test_shard_of_expired_objects_of_plain_sessions(engines: dict[str, Engine]) -> None:
-    """The key of a stored object tells its shard, also in a session of one database, and when it is expired."""
+    """``shard_of()`` uses the key of a stored object, even if it is expired and its session is not sharded."""
     router = ShardRouter(engines, by={10: "a", 20: "b"})
     with Session(engines["b"]) as session:
         regions = [Region(id=IN_B + number) for number in range(1, 5)]
@@ -174,7 +174,7 @@ def test_shard_of_expired_objects_of_plain_sessions(engines: dict[str, Engine]) 
 
 
 def test_shard_of_leaves_an_object_as_it_is(engines: dict[str, Engine], router: ShardRouter) -> None:
-    """A question before the flush decides nothing: what is known of the object by then does."""
+    """``shard_of()`` before the flush does not fix the shard: the flush uses the attributes at that time."""
     router = ShardRouter(engines, by={10: "a", 20: "b"})
     accounts = [Account() for _ in range(4)]
     asked = [router.shard_of(each) for each in accounts]
@@ -193,7 +193,7 @@ def test_shard_of_leaves_an_object_as_it_is(engines: dict[str, Engine], router: 
 
 
 def test_the_shard_is_chosen_at_the_flush(db: ShardedSession, router: ShardRouter) -> None:
-    """An object whose connection was asked for goes where its id says when it is flushed, not where it said before."""
+    """An object is stored in the shard of its id at the flush, even if its connection was requested before."""
     accounts = [Account(public_id=id_in(router, Account, "a")) for _ in range(2)]
     db.add_all(accounts)
     for each in accounts:
@@ -209,7 +209,7 @@ def test_the_shard_is_chosen_at_the_flush(db: ShardedSession, router: ShardRoute
 
 
 def test_bulk_insert(db: ShardedSession, router: ShardRouter, engines: dict[str, Engine]) -> None:
-    """Objects that are inserted in bulk lie in the shards that their ids tell, with key and id."""
+    """``bulk.insert`` stores objects in the shards of their ids, and sets their keys and ids."""
     accounts = [Account() for _ in range(40)]
     bulk.insert(db, accounts)
     db.commit()
@@ -220,7 +220,7 @@ def test_bulk_insert(db: ShardedSession, router: ShardRouter, engines: dict[str,
 
 
 def test_references(placed: ShardedSession, engines: dict[str, Engine]) -> None:
-    """A reference shows the row of the object's own shard, although another shard has one with the same key."""
+    """A reference reads from the object's own shard, although another shard has a row with the same key."""
     accounts = [Account() for _ in range(20)]
     placed.add_all([Note(account=account) for account in accounts])
     placed.commit()
@@ -239,7 +239,7 @@ def test_references(placed: ShardedSession, engines: dict[str, Engine]) -> None:
 
 
 def test_references_of_expired_objects(placed: ShardedSession) -> None:
-    """Foreign keys that have to be fetched again come from the shard of each object."""
+    """Expired foreign keys are reloaded from the shard of each object."""
     placed.add_all([Note(account=Account()) for _ in range(20)])
     placed.commit()
     wanted = {note.public_id: note.account.public_id for note in placed.scalars(select(Note))}
@@ -255,18 +255,18 @@ def test_references_of_expired_objects(placed: ShardedSession) -> None:
 
 
 def test_insert_once(db: ShardedSession) -> None:
-    """A repeated insert needs a savepoint, which a sharded session does not keep: that is said at once."""
+    """``insert_once()`` refuses a sharded session, because it does not support the savepoint that is needed."""
     with pytest.raises(ConfigurationError, match="session of the shard that a repetition"):
         idempotency.insert_once(db, Account(public_id="shacct_izkpm55j334u"))
 
     assert not db.in_transaction()
 
 
-# --- with a hash, the id of an object is settled before its shard is chosen, and stays
+# --- with a hash, the id of an object is fixed before its shard is chosen
 
 
 def test_merged_object_is_found(router: ShardRouter, engines: dict[str, Engine]) -> None:
-    """Copies by ``merge()`` are in the shards of their ids."""
+    """Copies from ``merge()`` are stored in the shards of their ids."""
     account = Account()
     with router.session() as session:
         merged = [session.merge(account), session.merge(account)]
@@ -279,7 +279,7 @@ def test_merged_object_is_found(router: ShardRouter, engines: dict[str, Engine])
 
 
 def test_expression_tells_no_shard(router: ShardRouter, engines: dict[str, Engine]) -> None:
-    """An SQL expression as id is refused, as its value is not known before the row is stored."""
+    """An SQL expression as an id is refused, because its shard is not known before the INSERT."""
     with router.session() as session:
         session.add(Account(public_id=func.lower("A" * 12)))
         with pytest.raises(ConfigurationError, match="SQL expression"):

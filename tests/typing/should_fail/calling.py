@@ -1,4 +1,4 @@
-"""Mistakes with lookups, inserts and engines: after each, the rules by which mypy and Pyright complain."""
+"""Mistakes with lookups, inserts and engines, each with the rules that mypy and Pyright report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes with ids, formats and models: after each, the rules by which mypy and Pyright complain."""
+"""Mistakes with ids, formats and models, each with the rules that mypy and Pyright report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key and the public id of a dataclass are no arguments of its constructor."""
+"""The key and the public id of a dataclass are not arguments of its constructor."""
 
 from __future__ import annotations
 

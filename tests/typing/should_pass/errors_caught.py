@@ -1,4 +1,4 @@
-"""What an error tells, and which built-in error it is."""
+"""The attributes of errors, and the built-in errors that they derive from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format answers."""
+"""The types that the methods and attributes of a format return."""
 
 from __future__ import annotations
 

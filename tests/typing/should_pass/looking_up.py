@@ -1,4 +1,4 @@
-"""What a lookup finds is of the model that was asked for."""
+"""A lookup returns objects of the model that it was called with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same for an AsyncSession."""
+"""With an AsyncSession, a lookup returns objects of the model that it was called with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of SQLModel, as its users write them, and sessions of other kinds."""
+"""SQLModel models as users write them, and other kinds of sessions."""
 
 from __future__ import annotations
 

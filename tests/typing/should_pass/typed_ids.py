@@ -1,4 +1,4 @@
-"""A typed id is a str of a type of its own."""
+"""A typed id is a str with its own type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ as_text(TypedId.parse(made))
 
 
 class EntityId(TypedId):
-    """Abstract: its subclasses have prefixes."""
+    """An abstract type, whose subclasses have prefixes."""
 
 
 class InvoiceId(EntityId, format=NanoId(prefix="inv")): ...
