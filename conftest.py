@@ -19,18 +19,18 @@ from sqlalchemy_public_id import PublicIdMixin
 
 
 def as_a_program(names: dict[str, Any]) -> None:
-    """A page reads like one program, which a reader may copy into a file and run."""
+    """Let a page be one program, which a reader may copy into a file and run."""
     names["__name__"] = "__main__"
 
 
 def with_a_stored_user(names: dict[str, Any]) -> None:
-    """Docstrings may use a model ``User``, and a ``session`` on a database that holds one of them."""
+    """Provide docstrings with a model ``User``, and a ``session`` on a database that holds one user."""
 
     class Base(DeclarativeBase): ...
 
     class User(PublicIdMixin, Base):
         __tablename__ = "user"
-        name = mapped_column(String(50))  # no annotation: SQLAlchemy would look its words up in tests/conftest.py
+        name = mapped_column(String(50))  # no annotation: SQLAlchemy would look its names up in tests/conftest.py
 
     engine = create_engine("sqlite://")
     Base.metadata.create_all(engine)
@@ -39,17 +39,17 @@ def with_a_stored_user(names: dict[str, Any]) -> None:
     session.commit()
     names.update(
         User=User, session=session, engine=engine, _session=session, _engine=engine
-    )  # again, for an example may say "engine = ..."
+    )  # again, because an example may say "engine = ..."
 
 
 def close(names: dict[str, Any]) -> None:
-    """Close what the examples of a file have left open, and forget their types: two pages may use one prefix."""
+    """Close what the examples of a file have left open, and release their types: two pages may use the same prefix."""
     for session in [value for value in names.values() if isinstance(value, Session)]:
         session.close()
     for engine in [value for value in names.values() if isinstance(value, Engine)]:
         engine.dispose()
     names.clear()
-    while gc.collect():  # a class may be garbage only after another one is gone
+    while gc.collect():  # a class may become garbage only after another one is collected
         pass
 
 
@@ -57,7 +57,7 @@ FENCES = [markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)]
 DOCSTRINGS = [rest.DocTestParser(optionflags=ELLIPSIS), rest.PythonCodeBlockParser()]
 
 APART = ["guides/history-and-listeners.md", "tutorial/a-service.md"]
-"""Pages that change SQLAlchemy for the whole process, or are several files; tests/packaging runs them."""
+"""Pages that change SQLAlchemy for the whole process, or consist of several files; tests/packaging runs them."""
 
 EXAMPLES = SybilCollection(
     (
@@ -75,7 +75,7 @@ NEEDS = {"litestar": "litestar", "keyed.py": "ffx", "KeyedStep(": "ffx"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the examples of an extra that is not installed."""
+    """Skip the examples that need an extra that is not installed."""
     missing = {word: module for word, module in NEEDS.items() if find_spec(module) is None}
     for item in items if missing else ():
         if isinstance(item, SybilItem):

@@ -1,4 +1,4 @@
-"""Options, tiers, and the fixtures for databases: SQLite, and every other one for tests that are marked ``backend``."""
+"""Options, marks, and fixtures for databases: SQLite, and all others for tests that are marked ``backend``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[1]))  # the proxy of the benchmarks
+sys.path.append(str(Path(__file__).parents[1]))  # for the proxy of the benchmarks
 
 from support import servers
 from support.fixtures import listen, members, new_people, new_project, parcels, project, restless, send, table
@@ -49,7 +49,7 @@ _FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}
 """Folder of tests → the mark of all tests in it."""
 
 hypothesis.settings.register_profile("unhurried", hypothesis.settings(), deadline=None)
-hypothesis.settings.load_profile("unhurried")  # other processes may have the machine for a while
+hypothesis.settings.load_profile("unhurried")  # other processes may keep the machine busy for a while
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,7 +88,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on SQLite; on every database, and with every driver, if it is marked ``backend``."""
+    """Run a test on SQLite, or on every database and with every driver if it is marked ``backend``."""
     marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     named = {name.strip() for names in marks for name in (names.split(",") if isinstance(names, str) else names)}
     chosen = metafunc.config.getoption("--on") or servers.DRIVERS
@@ -102,9 +102,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of a folder, and leave out those of other databases than ``--on`` names.
+    """Mark the tests by their folder, and deselect those of databases that ``--on`` does not name.
 
-    A server gets only the values of a parameter that the mark names: ``backend(format=["uuid7", "snowflake"])``.
+    On a server, only those values of a parameter run that the mark names: ``backend(format=["uuid7", "snowflake"])``.
     """
     folder = Path(__file__).parent
     for item in items:
@@ -133,8 +133,8 @@ def _is_left_to_sqlite(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen_objects() -> None:
-    """Let the garbage collector pass over older objects: a million of pytest, of modules and of their mappers."""
-    while gc.collect():  # a mapper may be garbage only after another one is gone, and would stay for ever, without it
+    """Exclude older objects from garbage collection: a million of pytest, of modules and of their mappers."""
+    while gc.collect():  # a mapper may become garbage only after another one is collected, or else stay forever
         pass
     gc.freeze()
 
@@ -148,14 +148,14 @@ def _server(database: str) -> servers.Server:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> str:
-    """Return ``"sqlite"``, or each database for a ``backend`` test; ``@on("mysql", "mariadb")`` names some of them."""
+    """Return ``"sqlite"``, or each database for a ``backend`` test; ``@on("mysql", "mariadb")`` selects some."""
     _server(request.param)
     return str(request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_database() -> Iterator[None]:
-    """A database of its own for each process, so that two runs, or two workers of one run, do not meet."""
+    """Create a database for each process, so that two runs, or two workers of one run, do not interfere."""
     name = f"public_id_test_{os.getpid()}"
     made = []
     for database, server in list(servers.servers().items()):
@@ -179,14 +179,14 @@ _numbers = itertools.count()
 
 @cache
 def _folder() -> Path:
-    """A folder of this process, which goes with it; a forked child leaves it to its parent."""
+    """Return a folder of this process, which removes it at its end; a forked child leaves that to its parent."""
     folder, owner = Path(tempfile.mkdtemp(prefix="public-id-tests-", dir=servers.MEMORY)), os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     return folder
 
 
 def url_of(database: str, driver: str | None = None) -> URL:
-    """A URL for *database*; a new file each time on SQLite."""
+    """Return a URL for *database*; on SQLite, that of a new file each time."""
     server = _server(database)
     url = server.url_for(driver or servers.SYNC[database])
     if database == "sqlite":
@@ -211,13 +211,13 @@ def new_engine(request: pytest.FixtureRequest) -> Iterator[Callable[..., Engine]
 
 @pytest.fixture
 def engine(database: str, new_engine: Callable[..., Engine]) -> Engine:
-    """An engine for each database, through its synchronous driver."""
+    """An engine for the database of the test, through its synchronous driver."""
     return new_engine(database)
 
 
 @pytest.fixture(autouse=True)
 def _old_mariadb(request: pytest.FixtureRequest) -> None:
-    """Skip what ``@since_mariadb`` has marked on a server that is older."""
+    """Skip a test that is marked ``@since_mariadb`` on an older server."""
     mark = request.node.get_closest_marker("since_mariadb")
     if mark is None or "database" not in request.fixturenames or request.getfixturevalue("database") != "mariadb":
         return
@@ -230,36 +230,36 @@ def _old_mariadb(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def resident_tables(own_database: None) -> Iterator[ResidentTables]:
-    """The tables that outlive a test, because the next one needs the same."""
+    """The tables that are kept after a test, because the next test needs the same ones."""
     with ResidentTables() as tables:
         yield tables
 
 
 @pytest.fixture(autouse=True)
 def no_foreign_tables(request: pytest.FixtureRequest, resident_tables: ResidentTables) -> None:
-    """A test that does not create its tables with :func:`create_on` finds none of another test."""
+    """Drop the tables of other tests before a test that does not create its own with :func:`create_on`."""
     if "create_on" not in request.fixturenames:
         resident_tables.drop()
 
 
 @pytest.fixture
 def create_on(resident_tables: ResidentTables) -> Iterator[Callable[[Engine, MetaData], None]]:
-    """Create the tables of a metadata. After the test they are emptied if they are needed again, or dropped."""
+    """Create the tables of a MetaData; after the test, they are emptied if they are needed again, or dropped."""
     with resident_tables.of_test() as create:
         yield create
 
 
 @pytest.fixture
 def create(engine: Engine, create_on: Callable[[Engine, MetaData], None]) -> Callable[[MetaData], None]:
-    """Create the tables of a metadata on *engine*, as :func:`create_on` does."""
+    """Create the tables of a MetaData on *engine*, as :func:`create_on` does."""
     return lambda metadata: create_on(engine, metadata)
 
 
 @pytest.fixture
 def session(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Session]:
-    """A session on *engine*; whatever is open at the end is rolled back."""
+    """A session on *engine*; an open transaction is rolled back at the end."""
     if "create_on" in request.fixturenames:
-        request.getfixturevalue("create_on")  # first, so that it drops tables when the session has let go of them
+        request.getfixturevalue("create_on")  # first, so that it drops the tables after the session is closed
     with Session(engine) as session:
         yield session
 
@@ -281,11 +281,11 @@ class Statements(list[str]):
 
 @pytest.fixture
 def statements(engine: Engine) -> Iterator[Statements]:
-    """What is sent to *engine*, one text a statement."""
+    """The statements that are sent to *engine*, each as one string."""
     sent = Statements()
 
     def listen(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
-        if "pg_rewrite" not in statement:  # the guard asks once for the triggers and rules of a table
+        if "pg_rewrite" not in statement:  # the guard queries the triggers and rules of a table once
             sent.append(statement)
 
     event.listen(engine, "before_cursor_execute", listen)

@@ -1,4 +1,4 @@
-"""Columns of ids that are older than the library: what autogenerate writes for them, and what a migration changes."""
+"""Columns of ids that existed before the library: what autogenerate renders for them, and what a migration changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def create(table: People, unique: str | None, type_: str = "varchar(8)", nulls: 
 
 
 def models(column: Column[Any], **options: Any) -> MetaData:
-    """The table as a program declares it."""
+    """Return the table as a program declares it."""
     metadata = MetaData(**options)
     key = Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True)
     Table("person", metadata, key, Column("name", String(50)), column)
@@ -48,19 +48,19 @@ def models(column: Column[Any], **options: Any) -> MetaData:
 
 
 def public_id() -> Column[Any]:
-    """The column as the library declares it."""
+    """Return the column as the library declares it."""
     column = public_id_column(FORMAT).column
     column.name = column.key = "public_id"
     return column
 
 
 def declared_with_unique() -> Column[Any]:
-    """The column as ``PublicIdType`` declares it, with ``unique=True``."""
+    """Return the column as ``PublicIdType`` declares it, with ``unique=True``."""
     return Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, nullable=False, unique=True)
 
 
 def autogenerate(engine: Engine, metadata: MetaData) -> MigrationScript:
-    """Compare the database with *metadata*."""
+    """Return the script that autogenerate produces for *metadata*."""
     with engine.connect() as connection:
         ids: Any = {"include_object": lambda item, name, kind, *_: kind != "column" or name == "public_id"}
         return produce_migrations(MigrationContext.configure(connection, opts=ids), metadata)
@@ -73,7 +73,7 @@ def written(script: MigrationScript) -> str:
 
 
 def run(engine: Engine, operations: Any) -> None:
-    """Run what autogenerate has written."""
+    """Run the operations that autogenerate has produced."""
     with engine.connect() as connection, migrating(connection) as op:
         for each in operations.ops:
             for operation in getattr(each, "ops", [each]):
@@ -89,7 +89,7 @@ UNIQUE = {
 
 
 def exact(engine: Engine) -> str:
-    """Return the type of a column of ids that finds each by its own spelling, in the collation of somebody else."""
+    """Return the type of a column that finds each id by its exact spelling, but lacks the library's collation."""
     return "varchar(8) COLLATE utf8mb4_bin" if engine.name in {"mysql", "mariadb"} else "varchar(8)"
 
 
@@ -100,7 +100,7 @@ def exact(engine: Engine) -> str:
 def test_unique_column_is_adopted_as_it_is(
     table: People, unique: str, column: Callable[[], Column[Any]], convention: Any
 ) -> None:
-    """Whatever makes the ids unique stays: autogenerate finds nothing to do."""
+    """Whatever makes the ids unique stays: autogenerate finds no difference."""
     create(table, UNIQUE[unique], exact(table.engine))
     before = table.state()
 
@@ -126,7 +126,7 @@ def test_unique_column_is_adopted_as_it_is(
     indirect=["database"],
 )
 def test_downgrade_of_an_adoption(table: People, unique: str | None, nulls: str, collation: str) -> None:
-    """Upgrade and downgrade, each of them twice, leave the column as it was: NULL, uniqueness, collation, default."""
+    """Upgrading and downgrading, each twice, leaves the column unchanged: NULL, uniqueness, collation and default."""
     create(table, unique and UNIQUE[unique], f"varchar(8) {collation}", nulls)
     before = table.state()
     metadata = models(declared_with_unique())
@@ -144,7 +144,7 @@ def test_downgrade_of_an_adoption(table: People, unique: str | None, nulls: str,
 
 @pytest.mark.parametrize("unique", ["constraint", "index"])
 def test_drop(table: People, unique: str) -> None:
-    """``op.drop_public_id()`` drops a column that something of another name makes unique."""
+    """``op.drop_public_id()`` drops a column whose unique index or constraint has another name."""
     create(table, UNIQUE[unique])
 
     table.run("drop_public_id")
@@ -164,7 +164,7 @@ DEFECTS = {
 @on("postgresql")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_worse_is_replaced(table: People, defect: str) -> None:
-    """A constraint that is checked late, or an index that is not valid, is not taken for the unique index."""
+    """A DEFERRABLE constraint or an INVALID index is not taken for the unique index, which is built."""
     create(table, DEFECTS[defect][0])
     for statement in DEFECTS[defect][1:]:
         table.execute(statement)
@@ -179,7 +179,7 @@ def test_worse_is_replaced(table: People, defect: str) -> None:
 
 @on("postgresql")
 def test_invalid_index_of_others(table: People) -> None:
-    """An operation builds its own index beside one of another name that is not valid, and leaves that alone."""
+    """An operation builds its own index beside an INVALID one of another name, which it leaves alone."""
     create(table, None)
     for statement in DEFECTS["INVALID"]:
         table.execute(statement)
@@ -192,7 +192,7 @@ def test_invalid_index_of_others(table: People) -> None:
 @on("postgresql")
 @pytest.mark.parametrize("reference", ["", "REFERENCES person (public_id)"], ids=["text", "foreign key"])
 def test_join_of_texts(table: People, reference: str) -> None:
-    """A join from a text column of ids uses the index of this column, as it did before the ids were adopted."""
+    """A join on a text column of ids uses the index of this column, as it did before the ids were adopted."""
     create(table, CONSTRAINT_WITH_OUR_NAME)
     table.execute(f"CREATE TABLE note (person_public_id varchar(8) {reference})")
     table.execute("CREATE INDEX ix_note ON note (person_public_id)")

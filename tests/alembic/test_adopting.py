@@ -1,4 +1,4 @@
-"""Ids that were there before the library: the model adopts them, while the program before it is still at work."""
+"""Ids that existed before the library: the model adopts them, while the old program is still running."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NANOID = NanoId(length=21, alphabet=URLSAFE64)
 
 
 class Programs:
-    """The program that made ids itself, and the one that adopts them; both have the column ``code``."""
+    """The old program, which generates ids itself, and the new one, which adopts them; both use the column ``code``."""
 
     def __init__(
         self, engine: Engine, type_: Any, make: Callable[[], Any] | None, format: Format, **options: Any
@@ -53,7 +53,7 @@ class Programs:
         """All ids, as the old program reads them."""
 
     def text(self, code: Any) -> str:
-        """Return what the new program shows for an id of the old one."""
+        """Return the text that the new program shows for an id of the old one."""
         if not isinstance(code, uuid.UUID):
             return str(code)
         hyphenated = str(code)
@@ -76,7 +76,7 @@ class Programs:
             self.links.append(session.get_one(self.old, key).code)
 
     def take_turns(self) -> None:
-        """Let both insert rows and look up all links."""
+        """Let both programs insert rows and look up all links."""
         for _ in range(2):
             self.insert_old()
             self.insert_new()
@@ -89,7 +89,7 @@ class Programs:
 
 
 def adopt(project: Project, programs: Programs) -> list[str]:
-    """Migrate, back and again, with both programs at work at each step; return the statements."""
+    """Upgrade, downgrade and upgrade again, with both programs at work at each step; return the statements."""
     written = project.files(programs.metadata)
     for _ in written:
         programs.take_turns()
@@ -107,7 +107,7 @@ def adopt(project: Project, programs: Programs) -> list[str]:
 
 @pytest.fixture
 def project(new_project: Callable[..., Project], engine: Engine) -> Project:
-    """A project; on SQLite, Alembic copies tables."""
+    """A project, with ``render_as_batch=True`` on SQLite."""
     made = new_project()
     if engine.name == "sqlite":
         made.configure("render_as_batch=True,")
@@ -115,7 +115,7 @@ def project(new_project: Callable[..., Project], engine: Engine) -> Project:
 
 
 def test_uuid_column(project: Project, engine: Engine) -> None:
-    """A column of SQLAlchemy's Uuid() keeps its type; a collation that ignores case is all that changes."""
+    """A column of SQLAlchemy's Uuid() keeps its type; only a collation that ignores case is changed."""
     programs = Programs(engine, Uuid(), uuid.uuid4, of_uuid(engine))
     programs.insert_old()
 
@@ -159,7 +159,7 @@ def test_uuid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
 
 
 def test_uuid_text(project: Project, engine: Engine) -> None:
-    """UUIDs as hyphenated text are adopted as they are; new ones may be of another version."""
+    """UUIDs as hyphenated text are adopted as they are; new ids may have another version."""
     format = Uuid7(encoding="hyphenated", storage="text").accepting(HYPHENATED)
     programs = Programs(engine, CHAR(36), lambda: str(uuid.uuid4()), format)
     programs.insert_old()
@@ -170,7 +170,7 @@ def test_uuid_text(project: Project, engine: Engine) -> None:
 
 
 def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
-    """The column is widened in its own collation, in a revision before another collation that MySQL needs."""
+    """The column is widened with its own collation first; if MySQL needs another one, a second revision changes it."""
     format = NanoId(length=21, alphabet=URLSAFE64, prefix="inv", separator=".").accepting(NANOID)
     programs = Programs(engine, String(21), NANOID.generate, format)
     programs.insert_old()
@@ -191,7 +191,7 @@ def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
     ("type_", "storage", "nullable"), [(Uuid(), "native", False), (Uuid(), "native", True), (String(36), "text", False)]
 )
 def test_default_of_the_database(project: Project, engine: Engine, type_: Any, storage: str, nullable: bool) -> None:
-    """A default of PostgreSQL that generates the same ids is kept."""
+    """A default of PostgreSQL that generates ids of the format is kept."""
     format = Uuid4(encoding="hyphenated", storage=storage)
     programs = Programs(engine, type_, None, format, nullable=nullable, server_default=text("gen_random_uuid()"))
     programs.insert_old()
@@ -235,7 +235,7 @@ def numbers(engine: Engine) -> list[str]:
 
 
 def test_by_hand_is_refused(invoices: Project, engine: Engine) -> None:
-    """Duplicates and strings that are no ids are refused together, and nothing was changed."""
+    """Duplicates and malformed strings are refused together, and nothing is changed."""
     with pytest.raises(MigrationRefused) as caught:
         add(engine)
 
@@ -245,7 +245,7 @@ def test_by_hand_is_refused(invoices: Project, engine: Engine) -> None:
 
 @pytest.mark.parametrize("on_invalid", ["keep", "replace"])
 def test_by_hand_with_consent(invoices: Project, engine: Engine, on_invalid: Any) -> None:
-    """With consent, only rows without an id, duplicates and invalid strings get new ones; both programs go on."""
+    """With consent, only missing, duplicate and (on request) malformed ids are replaced; both programs keep working."""
     add(engine, on_duplicate="replace", on_invalid=on_invalid)
 
     found = numbers(engine)
@@ -262,7 +262,7 @@ def test_by_hand_with_consent(invoices: Project, engine: Engine, on_invalid: Any
 
 @on("mysql", "mariadb")
 def test_letters_beyond_ascii(invoices: Project, engine: Engine) -> None:
-    """A string that the column of ids cannot store is an obstacle, and no error in the middle of the migration."""
+    """A string that the column of ids cannot store is an obstacle, not an error in the middle of the migration."""
     invoices.execute("DELETE FROM invoice")
     invoices.execute("INSERT INTO invoice (number) VALUES ('für Ada')")
 

@@ -1,4 +1,4 @@
-"""A primary key of UUIDs is a public id by its type alone: nothing is migrated, and the program before it goes on."""
+"""A UUID primary key becomes a public id by its type alone: nothing is migrated, and the old program keeps working."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREFIXED = Uuid4(prefix="inv").accepting(Uuid4(encoding="hyphenated"))
 
 
 class Programs:
-    """Invoices and their lines, with UUIDs as keys, and with public ids as keys."""
+    """Models of invoices and their lines: the old ones with UUIDs as keys, the new ones with public ids as keys."""
 
     def __init__(self, engine: Engine, type_: Any, format: Format) -> None:
         class Before(DeclarativeBase): ...
@@ -63,7 +63,7 @@ class Programs:
 
 @pytest.fixture(params=["uuid", "prefixed"])
 def programs(request: pytest.FixtureRequest, engine: Engine, new_project: Callable[..., Project]) -> Programs:
-    """Both programs, with SQLAlchemy's Uuid(), or with 16 bytes and a prefix that no row has."""
+    """Both programs, with SQLAlchemy's Uuid(), or with 16 bytes and a prefix that no row stores."""
     arguments: Any = (Uuid(), of_uuid(engine)) if request.param == "uuid" else (RawUuid(), PREFIXED)
     made = Programs(engine, *arguments)
     made.before.create_all(engine)
@@ -79,7 +79,7 @@ def test_nothing_to_migrate(programs: Programs, new_project: Callable[..., Proje
 
 
 def test_lookups(programs: Programs) -> None:
-    """All functions of ``lookup`` take a public id that is the key; ``session.get`` takes it, too."""
+    """All functions of ``lookup``, and ``session.get()``, accept a public id that is the primary key."""
     with Session(programs.engine) as session:
         session.add_all(programs.old(title=f"{number}") for number in range(5))
         session.commit()
@@ -101,7 +101,7 @@ def test_lookups(programs: Programs) -> None:
 
 @on("mysql")
 def test_later_table(new_project: Callable[..., Project], engine: Engine) -> None:
-    """A table that is added later refers to a key of another type by that type, and nothing is left to migrate."""
+    """A table that is added later can refer to a key by the type of its column, and ``alembic check`` is clean."""
     project, programs = new_project(), Programs(engine, Uuid(), of_uuid(engine))
     programs.before.create_all(engine)
     Table(
@@ -123,7 +123,7 @@ def test_later_table(new_project: Callable[..., Project], engine: Engine) -> Non
 
 
 def test_collisions_of_keys(engine: Engine, create: Any) -> None:
-    """A key that is taken is replaced as another public id is, and so are the keys that refer to it."""
+    """A key that collides is replaced like any public id, and so are the foreign keys that refer to it."""
     format = NanoId(length=2, alphabet="01")
 
     class Base(DeclarativeBase): ...

@@ -1,4 +1,4 @@
-"""Arguments of the operations of Alembic that cannot be used: the error says so before anything is sent."""
+"""Operations of Alembic refuse unusable arguments before they send anything, and the error says so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "error"), WRONG, ids=[str(options) for options, _ in WRONG])
 def test_option_that_cannot_work(options: dict[str, Any], error: str) -> None:
-    """An option of another type, or whose value cannot work, is named with what is expected."""
+    """An option with a wrong type or an impossible value is refused, and the error says what is expected."""
     with pytest.raises(ConfigurationError) as caught:
         AddPublicIdOp("invoice", **options)
 
@@ -45,12 +45,12 @@ def test_option_that_cannot_work(options: dict[str, Any], error: str) -> None:
 
 @pytest.mark.parametrize("operation", [AddPublicIdOp, ExpandPublicIdOp])
 def test_format_in_the_place_of_the_column(operation: type[PublicIdOp]) -> None:
-    """A format in the place of the name of the column is refused."""
+    """A format in the place of the column name is refused."""
     with pytest.raises(ConfigurationError, match=r"column is NanoId\(length=10\), expected a name; write format="):
         operation("invoice", NanoId(length=10))
 
 
 def test_option_that_is_unknown() -> None:
-    """An option that is misspelt is an error that has those that there are."""
+    """A misspelled option raises an error that lists the valid ones."""
     with pytest.raises(TypeError, match=r"add_public_id\(\) takes no formt; it takes format, schema"):
         AddPublicIdOp("invoice", formt=NanoId())

@@ -1,4 +1,4 @@
-"""What autogenerate finds, what it writes, and that ``alembic check`` finds nothing when this has run."""
+"""What autogenerate detects, what it renders, and that ``alembic check`` is clean after the migration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMAT = NanoId()
 
 
 def with_column(column: Column[Any], *more: Any) -> MetaData:
-    """The shop, with *column* in its table of customers."""
+    """Return the shop, with *column* added to its table of customers."""
     metadata = old_shop()
     metadata.tables["customer"].append_column(column)
     for each in more:
@@ -47,7 +47,7 @@ def with_column(column: Column[Any], *more: Any) -> MetaData:
 
 
 def test_gained(project: Project) -> None:
-    """A model that gains a public id makes one operation, with its downgrade and its imports; ``check`` tells it."""
+    """A model that gains a public id yields one operation, with downgrade and imports; ``alembic check`` reports it."""
     format = NanoId(prefix="cus")
     assert str(project.check(shop(format))).endswith("[('add_public_id', None, 'customer', 'public_id')]")
     written = project.revision(shop(format))
@@ -55,13 +55,13 @@ def test_gained(project: Project) -> None:
     assert upgrade_of(written) == ["op.add_public_id('customer', format=NanoId(prefix='cus'))"]
     assert downgrade_of(written) == ["op.drop_public_id('customer')"]
     assert "from sqlalchemy_public_id import NanoId\n" in written
-    # it gives op its methods on Alembic before 1.18
+    # this import adds the methods to op on Alembic before 1.18
     assert ("import sqlalchemy_public_id.alembic  # noqa: F401\n" in written) == (alembic.__version__ < "1.18")
 
 
 @on("sqlite", "mysql", "mariadb")
 def test_column_in_other_letters(project: Project) -> None:
-    """A column that differs in capitals only is no other column: no revision drops it, and adds one of the name."""
+    """A column that differs only in case is refused: no revision drops it and adds another one."""
     project.execute("ALTER TABLE customer ADD COLUMN Public_ID varchar(12)")
 
     with pytest.raises(MigrationRefused, match="customer has the column Public_ID, which the database does not tell"):
@@ -70,7 +70,7 @@ def test_column_in_other_letters(project: Project) -> None:
 
 @on("sqlite")
 def test_typed_id_is_written_as_its_format(project: Project) -> None:
-    """Where a model has a typed id, the migration has its format: the class may be gone when it is run."""
+    """A typed id is rendered as its format, because the class may be gone when the migration runs."""
 
     class ShopCustomerId(TypedId, prefix="shopcus"): ...
 
@@ -84,7 +84,7 @@ def test_typed_id_is_written_as_its_format(project: Project) -> None:
     ("columns", "unique"), [(["public_id"], False), (["public_id", "name"], False), (["public_id", "name"], True)]
 )
 def test_other_indexes_stay(project: Project, columns: list[str], unique: bool) -> None:
-    """One more index on the column is created beside the unique one, which is part of the operation."""
+    """Another index on the column is created beside the unique index, which is part of the operation."""
     metadata = shop()
     Index("one_more", *(metadata.tables["customer"].c[name] for name in columns), unique=unique)
 
@@ -96,7 +96,7 @@ def test_other_indexes_stay(project: Project, columns: list[str], unique: bool) 
 
 @on("sqlite")
 def test_ordinary_column(project: Project) -> None:
-    """A column that may be NULL, or that is not unique in all rows, is an ordinary column."""
+    """A nullable column, or one that is not unique in all rows, is treated as an ordinary column."""
     nullable = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, unique=True, nullable=True)
     common = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, nullable=False)
     partly = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, nullable=False)
@@ -109,7 +109,7 @@ def test_ordinary_column(project: Project) -> None:
 
 @on("sqlite")
 def test_reference_by_public_id(project: Project) -> None:
-    """A column that refers to the public id of another row is an ordinary column."""
+    """A column that refers to the public id of another row is treated as an ordinary column."""
     metadata = shop()
     key = ForeignKey("customer.public_id", name="fk_friend")
     column = Column("friend", PublicIdType(FORMAT), key, nullable=False)
@@ -123,7 +123,7 @@ def test_reference_by_public_id(project: Project) -> None:
 
 @on("sqlite")
 def test_default_of_the_user(project: Project) -> None:
-    """Where the model says itself how the database makes the ids, it is left to what Alembic does."""
+    """A column whose model declares its own server default is left to Alembic."""
     column = Column("public_id", PublicIdType(FORMAT), server_default=text("'x'"), unique=True, nullable=False)
 
     assert "'add_column'" in str(project.check(with_column(column)))
@@ -131,7 +131,7 @@ def test_default_of_the_user(project: Project) -> None:
 
 @on("sqlite")
 def test_filters_of_the_user(project: Project) -> None:
-    """What ``include_object`` leaves out is left out."""
+    """Columns that ``include_object`` excludes are left out."""
     project.configure("include_object=lambda object, name, *rest: 'public_id' not in name,")
     assert project.check(shop()) is None
 
@@ -157,7 +157,7 @@ SHOPS: dict[str, Callable[[], MetaData]] = {
     "object id": lambda: shop(ObjectId()),
     "snowflake": lambda: shop(Snowflake(machine_id=1)),
 }
-"""Ways to say that a customer has a public id."""
+"""Ways to declare the public id of a customer."""
 DIFFERENT_SQL = ["index", "named constraint", "database default", "uuid", "object id", "snowflake"]
 
 
@@ -179,14 +179,14 @@ def test_there_and_back(project: Project, declared: str) -> None:
 
 @pytest.mark.parametrize("format", [Snowflake(machine_id=1), Uuid7()], ids=repr)
 def test_formats_that_the_database_cannot_make(project: Project, engine: Engine, format: Format) -> None:
-    """Where the database cannot make such ids, the migration says so, and runs."""
+    """If the database cannot generate the ids, the migration has ``server_default='none'``, and runs."""
     none = ", server_default='none'" if engine.name == "sqlite" or isinstance(format, Snowflake) else ""
 
     assert upgrade_of(project.migrate(shop(format))) == [f"op.add_public_id('customer', format={format!r}{none})"]
 
 
 def test_created_tables_there_and_back(new_project: Callable[..., Project]) -> None:
-    """Tables that have public ids from the beginning are created in plain words, and ``alembic check`` is clean."""
+    """New tables with public ids are created with plain types of SQLAlchemy, and ``alembic check`` is clean."""
     project = new_project()
     project.configure("compare_server_default=True,")
     written = project.migrate(new_shop())
@@ -206,7 +206,7 @@ def half_done(project: Project, engine: Engine, *, collated: bool = True, null: 
     type_ = (traits_for(engine.dialect).text_type(12) if collated else String(12)).compile(engine.dialect)
     if engine.name in {"mysql", "mariadb"} and not collated:
         type_ += " CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
-    if engine.name == "sqlite" and not null:  # takes a default for NOT NULL, even in an empty table
+    if engine.name == "sqlite" and not null:  # a column added as NOT NULL needs a default there, even in an empty table
         project.execute("DROP TABLE customer")
         project.execute(
             f"CREATE TABLE customer (id INTEGER NOT NULL PRIMARY KEY, name VARCHAR(50), public_id {type_} NOT NULL)"
@@ -227,7 +227,7 @@ INDEX = "CREATE UNIQUE INDEX uq_customer_public_id ON customer (public_id)"
 
 @pytest.mark.parametrize(("index", "keeps"), [("SELECT 1", ""), (INDEX, "keeps='unique', ")], ids=["no index", "index"])
 def test_column_that_may_be_null(project: Project, engine: Engine, index: str, keeps: str) -> None:
-    """A column that may be NULL is finished, with its index or without; undoing this leaves what there was."""
+    """A nullable column is completed, with or without its index; the downgrade restores what was there."""
     half_done(project, engine)
     project.execute(index)
     written = project.migrate(shop())
@@ -243,7 +243,7 @@ def test_column_that_may_be_null(project: Project, engine: Engine, index: str, k
 
 
 def test_only_the_index_is_missing(project: Project, engine: Engine) -> None:
-    """A column that is NOT NULL, and not unique, is contracted."""
+    """A column that is NOT NULL, but not unique, is only contracted."""
     half_done(project, engine, null=False)
     written = project.migrate(shop())
 
@@ -254,7 +254,7 @@ def test_only_the_index_is_missing(project: Project, engine: Engine) -> None:
 
 @on("postgresql")
 def test_invalid_index(project: Project, engine: Engine) -> None:
-    """An index whose build has failed, which Alembic takes for a good one, is built again."""
+    """An INVALID index, which a failed build left behind and Alembic takes for a valid one, is built again."""
     half_done(project, engine, null=False)
     project.execute("UPDATE customer SET public_id = 'izkpm55j334u'")
     with pytest.raises(exc.IntegrityError), engine.connect() as connection:
@@ -271,7 +271,7 @@ def test_invalid_index(project: Project, engine: Engine) -> None:
 @on("mysql", "mariadb")
 @pytest.mark.parametrize("null", [True, False], ids=["may be NULL", "NOT NULL"])
 def test_collation(project: Project, engine: Engine, null: bool) -> None:
-    """A collation that takes one id for another is changed, and the revision says so; the downgrade brings it back."""
+    """A collation that treats different ids as equal is changed, as the revision shows; the downgrade restores it."""
     half_done(project, engine, collated=False, null=null)
     project.execute(INDEX)
     written = project.migrate(shop())
@@ -283,7 +283,7 @@ def test_collation(project: Project, engine: Engine, null: bool) -> None:
 
 @pytest.mark.parametrize("default", ["missing", "there"])
 def test_default_that_the_model_wants(project: Project, default: str) -> None:
-    """A default of the database is missed where the model says that there is one, and nowhere else."""
+    """A missing server default is a difference only if the model declares one."""
     project.write(f"op.add_public_id('customer', server_default='{'drop' if default == 'missing' else 'keep'}')")
     project.upgrade()
     assert project.check(shop()) is None
@@ -294,7 +294,7 @@ def test_default_that_the_model_wants(project: Project, default: str) -> None:
 
 @on("sqlite")
 def test_other_length(project: Project) -> None:
-    """A column that is too short is altered, as Alembic does, and finished."""
+    """A column that is too short is altered by Alembic first, and then completed."""
     project.configure("compare_type=True,")
     project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(8)")
     others, ours = project.files(shop())
@@ -306,7 +306,7 @@ def test_other_length(project: Project) -> None:
 
 @on("sqlite")
 def test_column_of_another_key(project: Project) -> None:
-    """A column whose ``key`` is not its name is altered, as Alembic does, beside the public id."""
+    """A column whose ``key`` differs from its name is altered by Alembic as usual, beside the public id."""
     project.configure("compare_type=True,")
     project.execute("ALTER TABLE customer ADD COLUMN town VARCHAR(50)")
     metadata = shop()
@@ -319,7 +319,7 @@ def test_column_of_another_key(project: Project) -> None:
 
 @on("postgresql")
 def test_schema(project: Project) -> None:
-    """A table in a schema of its own is found there, and not mistaken for its namesake in the default one."""
+    """A table in another schema is found there, and not confused with its namesake in the default schema."""
 
     def wanted() -> MetaData:
         metadata = old_shop()
@@ -340,7 +340,7 @@ def test_schema(project: Project) -> None:
 
 
 def test_comment_is_kept(project: Project, engine: Engine) -> None:
-    """The comment of a column is written with it, and is no difference afterwards."""
+    """The comment of a column is rendered with the operation, and is no difference afterwards."""
     metadata = shop()
     metadata.tables["customer"].c.public_id.comment = "shown in URLs, it's"
     written = project.migrate(metadata)
@@ -351,7 +351,7 @@ def test_comment_is_kept(project: Project, engine: Engine) -> None:
 
 @on("sqlite")
 def test_second_unique_index(project: Project) -> None:
-    """A unique index that the model lacks, beside the one of a complete column, is dropped as Alembic does it."""
+    """A unique index that the model lacks, beside that of a complete column, is dropped by Alembic as usual."""
     project.write("op.add_public_id('customer')")
     project.upgrade()
     project.execute("CREATE UNIQUE INDEX extra ON customer (public_id)")
@@ -362,7 +362,7 @@ def test_second_unique_index(project: Project) -> None:
 
 
 def test_names_of_a_convention(project: Project) -> None:
-    """A naming convention names the constraint; the migration says the name, and ``alembic check`` is clean."""
+    """The migration passes the name that a naming convention gives the constraint, and ``alembic check`` is clean."""
 
     def wanted() -> MetaData:
         metadata = old_shop()

@@ -1,4 +1,4 @@
-"""A table with an INTEGER key whose model gains ``PublicIdMixin``: autogenerate rewrites no table for it."""
+"""Autogenerate rewrites no table with an INTEGER key when its model gains ``PublicIdMixin``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ on_servers = on("postgresql", "mysql", "mariadb")
 
 
 def models(mixin: Any = None, reference: Any = None) -> MetaData:
-    """Users and their orders. *mixin* is that of the users, and *reference* the type of the foreign key."""
+    """Return models of users with *mixin*, and of their orders, whose foreign key has the type *reference*."""
 
     class Base(DeclarativeBase): ...
 
@@ -37,7 +37,7 @@ def models(mixin: Any = None, reference: Any = None) -> MetaData:
 
 
 def types(project: Project) -> list[str]:
-    """The types of the key and of the foreign key."""
+    """Return the types of the key and of the foreign key."""
     inspector = inspect(project.engine)
     every = [column for table in ("user", "order") for column in inspector.get_columns(table)]
     return [str(column["type"]).partition("(")[0] for column in every if column["name"] in {"id", "user_id"}]
@@ -67,7 +67,7 @@ def test_integer_keys_stay(project: Project, caplog: pytest.LogCaptureFixture) -
 
 @on_servers
 def test_mixin_of_the_column(project: Project, caplog: pytest.LogCaptureFixture) -> None:
-    """With ``PublicIdColumnMixin`` and the key that the table has, there is nothing to warn of."""
+    """With ``PublicIdColumnMixin`` and the existing key, there is no warning."""
     caplog.set_level(logging.WARNING)
 
     written = project.migrate(models(PublicIdColumnMixin))
@@ -79,7 +79,7 @@ def test_mixin_of_the_column(project: Project, caplog: pytest.LogCaptureFixture)
 
 @on("postgresql")
 def test_type_of_the_project(project: Project) -> None:
-    """A foreign key whose type the model names itself is changed, as Alembic does it."""
+    """A foreign key whose type the model declares itself is altered by Alembic as usual."""
     written = project.revision(models(PublicIdMixin, BigInteger()))
 
     assert "op.alter_column('order', 'user_id'" in written

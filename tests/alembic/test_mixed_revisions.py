@@ -1,4 +1,4 @@
-"""Revisions that hold other operations besides those on public ids: each one can be run again after a failure."""
+"""Revisions that mix operations on public ids with others: each revision can be run again after a failure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def columns(project: Project) -> list[str]:
 
 
 def test_two_revisions(project: Project) -> None:
-    """Autogenerate writes the operations that commit into a revision of their own, after all other changes."""
+    """Autogenerate writes the operations that commit into a separate revision, after all other changes."""
     project.migrate(with_city(shop()), "ids and cities")
 
     assert project.history() == ["shop", "ids and cities", "ids and cities: public ids"]
@@ -64,7 +64,7 @@ def test_two_revisions(project: Project) -> None:
 
 
 def test_again_after_a_lock(project: Project) -> None:
-    """A table that stays locked ends the upgrade; the same command finishes it later."""
+    """A table that stays locked makes the upgrade fail; the same command completes it later."""
     if project.engine.name == "sqlite":
         pytest.skip("a reader does not lock the table")
     metadata = shop()
@@ -82,7 +82,7 @@ def test_again_after_a_lock(project: Project) -> None:
 
 
 def test_what_depends_on_the_column_comes_last(project: Project) -> None:
-    """An index on the new column and another one, and a foreign key to it, are made after the column."""
+    """An index on the new column and another one, and a foreign key to the new column, are created after the column."""
     metadata = with_city(shop())
     customer = metadata.tables["customer"]
     Index("ix_customer_city_and_id", customer.c.city, customer.c.public_id)
@@ -100,20 +100,20 @@ def test_what_depends_on_the_column_comes_last(project: Project) -> None:
 
 @pytest.mark.parametrize("template", ["generic", PLAIN], ids=["template", "plain env.py"])
 def test_created_table(new_project: Callable[..., Project], template: str) -> None:
-    """A new table with a default of the database is made in one revision: nobody else uses it yet."""
+    """A new table with a server default is created in one revision, because nobody else uses it yet."""
     project = new_project(template=template)
     metadata = with_city(shop(server_default=FetchedValue()))
     written = project.migrate(metadata)
 
     assert project.history() == ["next"]
     assert any("expand_public_id" in line and "online=False" in line for line in upgrade_of(written))
-    if project.engine.name != "sqlite":  # its default comes with the copy of the table
+    if project.engine.name != "sqlite":  # there, the copy of the table adds the default
         project.execute("INSERT INTO customer (name) VALUES ('Ada')")
         assert project.check(metadata) is None
 
 
 def test_own_directives_come_first(new_project: Callable[..., Project]) -> None:
-    """A function for ``process_revision_directives`` of the project sees one script, with everything in it."""
+    """The project's own ``process_revision_directives`` sees a single script that contains everything."""
     project = new_project()
     project.migrate(old_shop(), "shop")
     before = "seen = []\ndef own(context, revision, directives):\n    config.attributes['seen'] = len(directives)\n"
@@ -137,7 +137,7 @@ WRITES = {
 @on("postgresql")
 @pytest.mark.parametrize("written", WRITES)
 def test_mixed(project: Project, written: str) -> None:
-    """An operation in a revision that has written something refuses; both are undone, and the remedy works."""
+    """An operation is refused in a revision that has already written, which is rolled back; the remedy works."""
     project.write(f'{WRITES[written]}\n    op.add_public_id("customer")')
 
     with pytest.raises(ConfigurationError, match=r"into a separate revision, or pass online=False"):
@@ -151,7 +151,7 @@ def test_mixed(project: Project, written: str) -> None:
 
 @on("sqlite")
 def test_mixed_with_rows(project: Project) -> None:
-    """Rows that a revision has written are not committed by an operation after them."""
+    """Rows that a revision has inserted are not committed by an operation that follows."""
     project.write(f'{WRITES["a row"]}\n    op.add_public_id("customer")')
 
     with pytest.raises(ConfigurationError, match=r"into a separate revision"):
@@ -163,7 +163,7 @@ def test_mixed_with_rows(project: Project) -> None:
 
 
 def test_reads_and_earlier_revisions(project: Project) -> None:
-    """Earlier revisions of the same upgrade, and what a revision reads, do not count."""
+    """Earlier revisions of the same upgrade, and reads in the same revision, do not count as writes."""
     project.write(WRITES["a column"])
     project.write('op.get_bind().execute(sa.text("SELECT * FROM customer")).all()\n    op.add_public_id("customer")')
     project.write(WRITES["a row"])
@@ -174,7 +174,7 @@ def test_reads_and_earlier_revisions(project: Project) -> None:
 
 
 def test_first_revision(new_project: Callable[..., Project]) -> None:
-    """The table of versions, which the same transaction creates, does not count."""
+    """The version table, which Alembic creates in the same transaction, does not count as a write."""
     project = new_project(template=PLAIN)
     project.config.attributes["metadata"] = MetaData()
     project.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name VARCHAR(20))")
@@ -187,7 +187,7 @@ def test_first_revision(new_project: Callable[..., Project]) -> None:
 
 @pytest.mark.parametrize("begins", ["before", "after"])
 def test_transaction_of_the_program(engine: Engine, begins: str) -> None:
-    """In a transaction that a program has begun itself, before or after Alembic got the connection, nothing happens."""
+    """The operation is refused in a transaction that the program began, before or after Alembic got the connection."""
     with people(engine, 3) as table:
         refused = pytest.raises(ConfigurationError, match=r"a transaction that Alembic did not begin; pass connectable")
         with engine.connect() as connection, refused:

@@ -25,7 +25,7 @@ RECOMMENDED = {
     "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
-"""The one that Alembic's documentation recommends."""
+"""The convention that Alembic's documentation recommends."""
 OWN = {"ix": "%(table_name)s_%(column_0_name)s_idx"}
 LONG = {"ix": f"%(table_name)s_{'very_' * 14}long_%(column_0_name)s"}
 CONVENTIONS = {"recommended": RECOMMENDED, "own": OWN, "long": LONG, "uq": {"uq": "%(table_name)s_%(column_0_name)s"}}
@@ -33,7 +33,7 @@ NAMES = {"recommended": "ix_guest_public_id", "own": "guest_public_id_idx", "uq"
 
 
 def models(convention: Any, *, has_id: bool = True) -> MetaData:
-    """The guests of a project, and their key with the type that it has."""
+    """Return the models of a project with guests, whose key keeps its type."""
 
     class Base(DeclarativeBase):
         metadata = MetaData(naming_convention=convention)
@@ -49,7 +49,7 @@ def models(convention: Any, *, has_id: bool = True) -> MetaData:
 
 
 def unique_names(engine: Engine) -> list[str]:
-    """The names of what keeps duplicates out of ``guest.public_id``."""
+    """Return the names of the indexes that keep ``guest.public_id`` unique."""
     with engine.connect() as connection:
         indexes = live_table(connection, PublicIdColumn("guest")).read_state().indexes
     return [index.name for index in indexes if index.can_be_unique_index_of("public_id")]
@@ -66,7 +66,7 @@ def project(new_project: Callable[..., Project]) -> Project:
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_autogenerate(project: Project, convention: str) -> None:
-    """``alembic check`` is clean after the migration that autogenerate writes, there and back."""
+    """``alembic check`` is clean after the generated migration, and after a downgrade and another upgrade."""
     written = project.migrate(models(CONVENTIONS[convention]))
 
     assert upgrade_of(written)[0].startswith("op.add_public_id('guest'")
@@ -82,7 +82,7 @@ def test_autogenerate(project: Project, convention: str) -> None:
 
 
 def test_three_phases(project: Project) -> None:
-    """Each phase, and its way back, finds the index under the name of the models."""
+    """Each phase, and its downgrade, finds the index under the name from the models."""
     project.config.attributes["metadata"] = models(OWN)
     project.write("op.expand_public_id('guest')", "op.drop_public_id('guest')")
     project.upgrade()
@@ -100,7 +100,7 @@ def test_three_phases(project: Project) -> None:
 
 
 def test_table_that_the_models_have_no_more(project: Project) -> None:
-    """A table or column that has left the models is named by the convention, as when it was there."""
+    """The naming convention still names the index of a table or column that the models no longer have."""
     project.config.attributes["metadata"] = models(OWN, has_id=False)
     project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
     project.upgrade()
@@ -114,7 +114,7 @@ def test_table_that_the_models_have_no_more(project: Project) -> None:
 
 
 def test_convention_that_comes_later(project: Project) -> None:
-    """A project that gets a naming convention keeps the index that it has, and ``alembic check`` is clean."""
+    """A project that adopts a naming convention later keeps the name of its index, and ``alembic check`` is clean."""
     project.migrate(models(None))
 
     assert project.check(models(RECOMMENDED)) is None
@@ -122,7 +122,7 @@ def test_convention_that_comes_later(project: Project) -> None:
 
 
 def test_without_models(project: Project) -> None:
-    """Without models, the operations find the unique index that is there, whatever its name is."""
+    """Without models, the operations find the existing unique index, whatever its name."""
     engine = project.engine
     with engine.connect() as connection, migrating(connection) as op:
         add_public_id(op, "guest", unique_name="called_by_hand")
@@ -142,7 +142,7 @@ def test_without_models(project: Project) -> None:
 
 
 def test_several_models(project: Project) -> None:
-    """Of several MetaData, the one that has the table names its index; if none has it, no convention does."""
+    """Of several MetaData, the one that contains the table names its index; if none does, no convention applies."""
     project.config.attributes["metadata"] = [MetaData(), models(OWN)]
     project.write("op.add_public_id('guest')", "op.drop_public_id('guest')")
     project.upgrade()
@@ -155,7 +155,7 @@ def test_several_models(project: Project) -> None:
 
 
 def test_name_of_the_operation(project: Project) -> None:
-    """An operation that names the index itself counts more than the models."""
+    """The ``unique_name`` of an operation takes precedence over the models."""
     project.config.attributes["metadata"] = models(OWN)
     project.write("op.add_public_id('guest', unique_name='called_by_hand')")
     project.upgrade()

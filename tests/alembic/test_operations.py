@@ -1,4 +1,4 @@
-"""``op.add_public_id()`` and its siblings: to nothing from everything and back, on every database."""
+"""``op.add_public_id()`` and its siblings: up and down on every database, at once and phase by phase."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 100
 
 
 def changes(statements: list[str]) -> list[str]:
-    """Those that change something."""
+    """Return the statements that change something."""
     words = ("SELECT", "PRAGMA", "SHOW", "DESCRIBE", "SET", "BEGIN", "COMMIT", "ROLLBACK")
     return [statement for statement in statements if not statement.lstrip().upper().startswith(words)]
 
@@ -35,7 +35,7 @@ PHASES = ["expand_public_id", "backfill_public_id", "contract_public_id"]
 @pytest.mark.backend(server_default=["keep", "drop"])
 @pytest.mark.parametrize("server_default", DEFAULTS)
 def test_there_and_back(new_people: Callable[..., People], statements: Any, server_default: str) -> None:
-    """The way up gives each row an id, and leads back, in parts or as a whole; what is done already sends nothing."""
+    """Each row gets an id; the way back works in parts or as a whole; an operation that is done changes nothing."""
     people = new_people(ROWS, server_default=server_default)
     people.add()
     people.check_complete(ROWS)
@@ -64,24 +64,13 @@ def test_there_and_back(new_people: Callable[..., People], statements: Any, serv
 
 @on("postgresql")
 def test_statements(new_people: Callable[..., People], statements: Any) -> None:
-    """The whole operation sends 37 statements, which read what they need once."""
+    """The whole operation sends at most 37 statements, because it reads each fact once."""
     people = new_people()
     statements.clear()
 
     people.add()
 
     assert len(statements) <= 37
-
-
-def test_duplicates_are_found_by_the_index(new_people: Callable[..., People], statements: Any) -> None:
-    """A contract does not look for duplicates before the unique index, which finds them by itself."""
-    people = new_people(ROWS)
-    people.run("expand_public_id")
-    people.run("backfill_public_id")
-    statements.clear()
-    people.run("contract_public_id")
-
-    assert not [statement for statement in statements if "HAVING" in statement]
 
 
 def test_check_digit(new_people: Callable[..., People]) -> None:
@@ -98,7 +87,7 @@ def test_check_digit(new_people: Callable[..., People]) -> None:
 
 
 def test_rows_that_have_ids_keep_them(new_people: Callable[..., People]) -> None:
-    """Rows that were given ids before, by hand or by an earlier attempt, keep them."""
+    """Rows that already have ids, set by hand or by an earlier attempt, keep them."""
     people = new_people(ROWS)
     people.run("expand_public_id", server_default="none")
     given = NanoId().generate_many(40)
@@ -113,7 +102,7 @@ def test_rows_that_have_ids_keep_them(new_people: Callable[..., People]) -> None
 
 @pytest.mark.parametrize("online", [True, False])
 def test_many_duplicates_are_drawn_again(new_people: Callable[..., People], online: bool) -> None:
-    """With a format so narrow that half of the new ids are taken, all are different in the end."""
+    """With a format so narrow that half of its ids are taken, colliding ids are replaced until all are different."""
     format = NanoId(length=2, alphabet="0123456789abcdef")
     people = new_people(rows=128, format=format, online=online)
 
@@ -123,7 +112,7 @@ def test_many_duplicates_are_drawn_again(new_people: Callable[..., People], onli
 
 
 def test_two_columns(new_people: Callable[..., People]) -> None:
-    """A table may have two of them; each goes without the other."""
+    """A table may have two columns of public ids; each can be dropped without the other."""
     people = new_people(ROWS)
     people.add()
     second = People(people.engine, column="share_id", format=NanoId(length=20, prefix="shr"))
@@ -149,7 +138,7 @@ def test_two_columns(new_people: Callable[..., People]) -> None:
     ids=str,
 )
 def test_phases(new_people: Callable[..., People], rows: int, options: dict[str, Any]) -> None:
-    """Expand, backfill and contract, in three migrations, end where one operation does, and lead back."""
+    """Expand, backfill and contract in three migrations have the result of a single operation, and can be undone."""
     people = new_people(rows, **options)
 
     people.run("expand_public_id")
@@ -166,7 +155,7 @@ def test_phases(new_people: Callable[..., People], rows: int, options: dict[str,
 
 
 def test_contract_before_backfill(new_people: Callable[..., People]) -> None:
-    """Contract refuses while rows have no id; it says how many, and changes nothing."""
+    """A contract is refused while rows have no id; the error has their number, and nothing is changed."""
     people = new_people(ROWS)
     people.run("expand_public_id")
     before = people.state()
@@ -188,7 +177,7 @@ def test_contract_before_backfill(new_people: Callable[..., People]) -> None:
     ],
 )
 def test_nothing_to_work_on(new_people: Callable[..., People], operation: str, table: str, error: str) -> None:
-    """Without the table, the error names it; a later phase without a column says what to run first."""
+    """The error names a table that does not exist; without the column, a later phase names what to run first."""
     people = new_people()
     people.table = table
 
@@ -202,7 +191,7 @@ def test_nothing_to_work_on(new_people: Callable[..., People], operation: str, t
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("format", [NanoId(prefix="per"), Uuid7(encoding="hex", storage="text")], ids=repr)
 def test_old_writers_in_each_phase(new_people: Callable[..., People], format: NanoId) -> None:
-    """From expand to the end and back to expand, a row of a program that knows no public ids gets one."""
+    """From expand to contract, and back to expand, a row that an old program inserts gets an id."""
     people = new_people(format=format)
 
     for operation in ("expand_public_id", "backfill_public_id", "contract_public_id", "loosen_public_id"):
@@ -212,7 +201,7 @@ def test_old_writers_in_each_phase(new_people: Callable[..., People], format: Na
 
 @on("sqlite")
 def test_old_writers_of_sqlite(new_people: Callable[..., People]) -> None:
-    """SQLite cannot add a made default to a column: rows written before contract are NULL, and later ones are not."""
+    """SQLite cannot add an expression default to a column: until the contract, old programs insert NULL, then ids."""
     people = new_people()
     people.run("expand_public_id")
     assert people.written() is None
@@ -227,7 +216,7 @@ def test_old_writers_of_sqlite(new_people: Callable[..., People]) -> None:
 
 @on("postgresql", "sqlite")
 def test_offline_is_undone_as_a_whole(new_people: Callable[..., People], engine: Engine) -> None:
-    """With ``online=False`` everything happens in the transaction that is open; rolled back, nothing is left."""
+    """With ``online=False``, everything happens in the open transaction; after a rollback, nothing is left."""
     people = new_people()
 
     with engine.connect() as connection, connection.begin() as transaction:
@@ -243,7 +232,7 @@ def test_offline_is_undone_as_a_whole(new_people: Callable[..., People], engine:
 
 
 def test_other_operations_after_it(new_people: Callable[..., People], engine: Engine) -> None:
-    """Operations after it in one migration are done, and committed."""
+    """Operations that follow in the migration are executed, and committed."""
     people = new_people(ROWS)
 
     with people.migrating() as op:
@@ -254,7 +243,7 @@ def test_other_operations_after_it(new_people: Callable[..., People], engine: En
 
 
 def test_one_transaction_for_all_migrations(new_people: Callable[..., People], engine: Engine) -> None:
-    """It works too where env.py wants one transaction for all migrations, which is Alembic's default."""
+    """The operation also works if env.py uses one transaction for all migrations, which is Alembic's default."""
     people = new_people(ROWS)
 
     with engine.connect() as connection, migrating(connection, transaction_per_migration=False) as op:
@@ -266,7 +255,7 @@ def test_one_transaction_for_all_migrations(new_people: Callable[..., People], e
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("of", ["server", "user"])
 def test_settings_of_the_connection_stay(new_people: Callable[..., People], engine: Engine, of: str) -> None:
-    """Timeouts, mode and isolation of the connection are what they were, also those that the user has set."""
+    """Timeouts, ``sql_mode`` and isolation level of the connection are unchanged, even those that the user has set."""
     people = new_people()
     names = {
         "postgresql": ["lock_timeout", "statement_timeout", "default_transaction_isolation"],
@@ -293,13 +282,13 @@ def test_settings_of_the_connection_stay(new_people: Callable[..., People], engi
         connection.invalidate()
 
 
-# --- ways to say it
+# --- options
 
 
 @on("sqlite")
 @pytest.mark.parametrize("online", [True, False])
 def test_wait_while(new_people: Callable[..., People], online: bool) -> None:
-    """An operation that fills rows asks ``wait_while`` before a batch, with its connection."""
+    """An operation that fills rows calls ``wait_while`` with its connection before a batch."""
     asked: list[str] = []
 
     def wait_while(connection: Connection) -> bool:
@@ -321,7 +310,7 @@ def test_format(new_people: Callable[..., People]) -> None:
 
 
 def test_ids_that_are_given_are_kept(new_people: Callable[..., People]) -> None:
-    """The default in the database makes no id for a row that comes with one."""
+    """The default of the database generates no id for a row that is inserted with one."""
     people = new_people()
     people.add()
 

@@ -1,4 +1,4 @@
-"""In a project without public ids, autogenerate does with the library what it does without."""
+"""In a project without public ids, autogenerate does the same with the library as without it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NAMES = ["plain", 'Weird "q" t', "a.b", "per%cent", "co:lon", "UPPER", "br{a}ce"
 
 @pytest.fixture
 def database_of(engine: Engine, new_engine: Callable[..., Engine], database: str) -> Iterator[Callable[..., None]]:
-    """Put tables into an empty database; they are gone after the test."""
+    """Return a function that creates tables in an empty database; they are dropped after the test."""
     made: list[MetaData] = []
 
     def make(metadata: MetaData) -> None:
@@ -59,7 +59,7 @@ def database_of(engine: Engine, new_engine: Callable[..., Engine], database: str
 
 
 def compare(engine: Engine, metadata: MetaData, **options: Any) -> tuple[list[str], str, str, str]:
-    """Return the statements of autogenerate, its differences, and the code of both directions."""
+    """Return the statements that autogenerate sends, the differences it finds, and the code of both directions."""
     sent: list[str] = []
 
     def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
@@ -76,7 +76,7 @@ def compare(engine: Engine, metadata: MetaData, **options: Any) -> tuple[list[st
 
 
 def assert_same(engine: Engine, metadata: MetaData, **options: Any) -> str:
-    """Assert that the differences are the same without the library, and return them."""
+    """Assert that statements, differences and code are equal without the library; return the differences."""
     compare(engine, metadata)  # a first run, because a dialect looks some things up only once
     without = compare(engine, metadata, autogenerate_plugins=WITHOUT, **options)
     with_it = compare(engine, metadata, **options)
@@ -90,7 +90,7 @@ def key(**options: Any) -> Column[int]:
 
 
 def test_dropped_tables(engine: Engine, database_of: Callable[..., None]) -> None:
-    """A table that is dropped costs no statement."""
+    """A table that is dropped costs no additional statement."""
     metadata = MetaData()
     for name in NAMES:
         Table(name, metadata, key())
@@ -101,7 +101,7 @@ def test_dropped_tables(engine: Engine, database_of: Callable[..., None]) -> Non
 
 @on("postgresql")
 def test_dropped_tables_of_a_schema(engine: Engine, database_of: Callable[..., None]) -> None:
-    """A table that is dropped from another schema costs no statement."""
+    """A table that is dropped from another schema costs no additional statement."""
     with engine.begin() as connection:
         connection.execute(text('CREATE SCHEMA IF NOT EXISTS "other "" %{x}"'))
     metadata = MetaData(schema='other " %{x}')
@@ -129,7 +129,7 @@ def test_identity(
 
 
 def test_everything_else(engine: Engine, database_of: Callable[..., None]) -> None:
-    """Columns, comments, indexes, constraints, defaults and types differ as they do without the library."""
+    """Columns, comments, indexes, constraints, defaults and types are compared as they are without the library."""
     before, after = MetaData(), MetaData()
     Table("parent", before, key(comment="before"), Column("code", String(12), server_default="x"), comment="old")
     Table(
@@ -172,7 +172,7 @@ def script_of(*upgrades: Any, down: list[Any]) -> MigrationScript:
 
 @on("sqlite")
 def test_revisions_of_others_stay(engine: Engine) -> None:
-    """``three_revisions`` leaves a script without public ids as it is, an empty operation included."""
+    """``three_revisions`` leaves a script without public ids unchanged, including an empty operation."""
     empty = ModifyTableOps("plain", [])
     script = script_of(empty, down=[empty])
     directives = [script]

@@ -1,4 +1,4 @@
-"""How the library joins Alembic, and that nobody is disturbed who does not want it."""
+"""The library registers with Alembic, and does not disturb projects that do not want it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_entry_point() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", FIRST)
 def test_order_of_imports(first: str) -> None:
-    """Whatever is imported first, ``op`` has the operations, and nothing is said."""
+    """Whatever module is imported first, ``op`` has the operations, and nothing is printed."""
     done = run(f"{first}\nfrom alembic import op\nop.add_public_id")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -62,13 +62,13 @@ BREAK = {
     ),
     "a call": ("sqlalchemy_public_id.errors.require = None", "TypeError: 'NoneType' object is not callable"),
 }
-"""What fails when the library is loaded: what does it, and the words of its error."""
+"""What fails when the library is loaded → the code that makes it fail, and the words of the error."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", BREAK)
 def test_broken_library(broken: str) -> None:
-    """Where the library cannot be loaded, Alembic works all the same; the log tells why."""
+    """If the library cannot be loaded, Alembic still works, and the log says why."""
     breaks, error = BREAK[broken]
     done = run(
         f"import sys, sqlalchemy_public_id.errors\n{breaks}\n"
@@ -88,14 +88,14 @@ def test_alembic_is_not_loaded_by_the_library() -> None:
 
 
 def comparators() -> Counter[tuple[str, str]]:
-    """How many functions of ours Alembic calls for each kind of thing, by what they look at."""
+    """Count the comparison functions of the library that Alembic calls, by kind and by what they compare."""
     ours = PriorityDispatcher()
     Plugin.populate_autogenerate_priority_dispatch(ours, [NAME])
     return Counter((kind, what) for (kind, *_), functions in ours._registry.items() for _, what in functions)
 
 
 def test_registered_once() -> None:
-    """Registering again changes nothing: each function compares once."""
+    """Registering the plugin again changes nothing: each function compares once."""
     once = comparators()
     register()
     register()
@@ -113,7 +113,7 @@ def test_registered_once() -> None:
 
 @on("sqlite")
 def test_off(project: Project) -> None:
-    """A project may go without: then Alembic finds a column and an index."""
+    """A project can turn the plugin off: Alembic then finds a column and an index."""
     project.configure(f'autogenerate_plugins=["alembic.autogenerate.*", "~{NAME}"],')
     found = str(project.check(shop()))
 
@@ -124,7 +124,7 @@ def test_off(project: Project) -> None:
 @on("sqlite")
 @pytest.mark.parametrize("name", ["sqlalchemy_public_id", NAME])
 def test_named(project: Project, name: str) -> None:
-    """A project may name the plugin, though it need not."""
+    """A project may name the plugin in ``autogenerate_plugins``, but does not need to."""
     project.configure(f'autogenerate_plugins=["alembic.autogenerate.*", "{name}"],')
 
     assert upgrade_of(project.revision(shop())) == ["op.add_public_id('customer')"]

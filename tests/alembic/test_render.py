@@ -1,4 +1,4 @@
-"""How migrations are written."""
+"""How operations and columns are rendered in migrations."""
 
 from __future__ import annotations
 
@@ -59,27 +59,27 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 def written(*ops: PublicIdOp, **options: Any) -> str:
-    """What a migration says of *ops*."""
+    """Return how a migration renders *ops*."""
     lines = render_python_code(UpgradeOps([ModifyTableOps("user", list(ops))]), **options).splitlines()
     return "\n".join(line.strip() for line in lines if "#" not in line)
 
 
 @pytest.mark.parametrize(("options", "expected"), OPTIONS, ids=[text or "none" for _, text in OPTIONS])
 def test_options(options: dict[str, Any], expected: str) -> None:
-    """Options are written where they differ from what the operation does by itself."""
+    """Options are rendered only if they differ from the defaults of the operation."""
     assert written(AddPublicIdOp("user", **options)) == f"op.add_public_id('user'{expected})"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_operations(operation: type[PublicIdOp]) -> None:
-    """Each operation is written as a call of its method."""
+    """Each operation is rendered as a call of its method."""
     assert written(operation("user")) == f"op.{operation.name}('user')"
     assert written(operation("user", "slug")) == f"op.{operation.name}('user', 'slug')"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_batch(operation: type[PublicIdOp]) -> None:
-    """Within a batch, neither the table nor its schema is told again."""
+    """Inside a batch, the table and its schema are not repeated."""
     code = written(operation("user", "slug", schema="attic", unique_name="x"), render_as_batch=True)
 
     assert code.splitlines() == [
@@ -89,19 +89,19 @@ def test_batch(operation: type[PublicIdOp]) -> None:
 
 
 def test_beside_batches() -> None:
-    """An operation that a project has put beside its tables is in no batch."""
+    """An operation outside of a ``ModifyTableOps``, where a project may put it, is rendered outside of batches."""
     code = render_python_code(UpgradeOps([AddPublicIdOp("user", schema="attic")]), render_as_batch=True)
 
     assert " op.add_public_id('user', schema='attic')" in code
 
 
 def test_prefix_of_the_user() -> None:
-    """The name that a project has for ``op`` is used."""
+    """The project's own name for ``op`` is used."""
     assert written(AddPublicIdOp("user"), alembic_module_prefix="alembic.op.") == "alembic.op.add_public_id('user')"
 
 
 def test_dropping_tells_no_more_than_it_takes() -> None:
-    """What the ids were like does not matter to an operation that drops them; where they are does."""
+    """An operation that drops the ids is rendered without their format and default, but with the name of the index."""
     reverse = AddPublicIdOp("user", format=NanoId(prefix="b"), server_default="none", unique_name="x").reverse()
 
     assert isinstance(reverse, DropPublicIdOp)
@@ -120,7 +120,7 @@ LONG_LINES = [
 
 
 def test_lines_are_as_ruff_formats_them() -> None:
-    """Ruff changes nothing of an operation, with lines of 100 characters and the quotes of Alembic."""
+    """Ruff changes nothing in a rendered operation, with lines of 100 characters and the quotes of Alembic."""
     pytest.importorskip("ruff")
     functions = []
     for number, (options, batch) in enumerate(product(LONG_LINES, (False, True))):
@@ -146,7 +146,7 @@ def test_lines_are_as_ruff_formats_them() -> None:
 
 
 def test_plain_types(new_project: Callable[..., Project]) -> None:
-    """Public ids, keys and references are written in words of SQLAlchemy, with what each database has for them."""
+    """Public ids, keys and references are rendered as types of SQLAlchemy, with variants for each database."""
     shop = new_shop()
     Table("entry", shop, Column("id", Integer, primary_key=True), Column("subject", AnyPublicIdType(48)))
     text = new_project().revision(shop)
@@ -165,7 +165,7 @@ def test_plain_types(new_project: Callable[..., Project]) -> None:
 
 
 def test_types_of_the_library(new_project: Callable[..., Project]) -> None:
-    """By option, it is written as our type, with what has to be imported; the migration works."""
+    """With ``public_id_render="type"``, the column is rendered as ``PublicIdType``, with imports; the code works."""
     project = new_project()
     project.configure('public_id_render="type",')
     text = project.migrate(new_shop())
@@ -178,7 +178,7 @@ def test_types_of_the_library(new_project: Callable[..., Project]) -> None:
 
 @on("sqlite")
 def test_unknown_way_to_write(new_project: Callable[..., Project]) -> None:
-    """Another word for the option is refused, with those that are known."""
+    """Any other value of ``public_id_render`` is refused, and the error lists the known ones."""
     project = new_project()
     project.configure('public_id_render="types",')
 
@@ -188,7 +188,7 @@ def test_unknown_way_to_write(new_project: Callable[..., Project]) -> None:
 
 @on("sqlite")
 def test_render_item_of_the_user(new_project: Callable[..., Project]) -> None:
-    """What env.py renders itself is left to it, public ids included."""
+    """What ``render_item`` of env.py renders is left to it, public ids included."""
     project = new_project()
     project.configure("render_item=lambda kind, item, context: 'sa.String(99)' if kind == 'type' else False,")
     text = project.revision(new_shop())
@@ -198,7 +198,7 @@ def test_render_item_of_the_user(new_project: Callable[..., Project]) -> None:
 
 @on("sqlite")
 def test_type_of_the_user(new_project: Callable[..., Project]) -> None:
-    """A type that a project has derived from ours is none of ours: its ``render_item`` writes it."""
+    """A project's subclass of ``PublicIdType`` is not rendered as ``PublicIdType``: its ``render_item`` renders it."""
 
     class OwnType(PublicIdType):
         cache_ok = True
@@ -212,7 +212,7 @@ def test_type_of_the_user(new_project: Callable[..., Project]) -> None:
 
 
 def test_batches_there_and_back(project: Project) -> None:
-    """With ``render_as_batch=True`` the operation stands in a batch, and does the same."""
+    """With ``render_as_batch=True``, the operation is rendered in a batch, and has the same effect."""
     project.configure("render_as_batch=True,")
     text = project.migrate(shop())
 

@@ -1,4 +1,4 @@
-"""Snowflakes whose machine id a function takes: what a migration says of them, and what it does."""
+"""Snowflakes whose machine id comes from a function: how a migration renders the function, and what it does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.backend
 
 
 def take_machine() -> int:
-    """A machine id for the process that runs the migration."""
+    """Return a machine id for the process that runs the migration."""
     return 21
 
 
@@ -26,13 +26,13 @@ HERE = __name__
 
 
 def ids(project: Project, metadata: MetaData) -> list[str]:
-    """The public ids of the customers."""
+    """Return the public ids of the customers."""
     with project.engine.connect() as connection:
         return list(connection.scalars(select(metadata.tables["customer"].c.public_id)))
 
 
 def test_a_function_of_a_module(project: Project) -> None:
-    """A function that can be imported is imported by the migration, which makes ids with the machine id it gets."""
+    """A migration imports a function that can be imported, and generates ids with the machine id that it returns."""
     metadata = shop(Snowflake(take_machine, prefix="snw"))
     text = project.migrate(metadata)
     found = ids(project, metadata)
@@ -45,7 +45,7 @@ def test_a_function_of_a_module(project: Project) -> None:
 
 
 def test_a_lambda(project: Project) -> None:
-    """What cannot be imported is left out: on a table with rows the migration says what to write, and works then."""
+    """A lambda is left out: on a table with rows, the migration fails and says what to write, and then works."""
     metadata = shop(Snowflake(lambda: 22))
     text = project.revision(metadata)
     (path,) = (path for path in project.folder.glob("versions/*.py") if "no_machine" in path.read_text())
@@ -62,7 +62,7 @@ def test_a_lambda(project: Project) -> None:
 
 @pytest.mark.parametrize("name", ["function", "lambda"])
 def test_types_of_the_library(new_project: Callable[..., Project], name: str) -> None:
-    """With ``public_id_render="type"`` the migration can be read, and makes the column."""
+    """With ``public_id_render="type"``, the migration can be loaded, and creates the column."""
     project = new_project()
     project.configure('public_id_render="type",')
     metadata = shop(Snowflake(take_machine if name == "function" else lambda: 24))
@@ -75,7 +75,7 @@ def test_types_of_the_library(new_project: Callable[..., Project], name: str) ->
 
 
 def test_older_formats() -> None:
-    """Functions are written so in the formats that are still accepted, too; numbers are as they are."""
+    """Functions are also rendered in the formats that are still accepted; numbers stay numbers."""
     older = Snowflake(take_machine).accepting(Snowflake(lambda: 25, prefix="a"), Snowflake(26))
     op = AddPublicIdOp("user", format=NanoId(length=20).accepting(older, NanoId()))
 

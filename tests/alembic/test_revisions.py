@@ -21,7 +21,7 @@ FORMAT = "format=NanoId(prefix='cus')"
 
 @pytest.fixture(name="project")
 def _project(project: Project) -> Project:
-    """A project that wants three revisions."""
+    """A project that uses ``three_revisions``."""
     project.configure("process_revision_directives=three_revisions,", before=IMPORT)
     return project
 
@@ -31,12 +31,12 @@ def wanted() -> MetaData:
 
 
 def files(written: str) -> list[str]:
-    """The files that make up what was *written*."""
+    """Return the revision files of which *written* consists."""
     return re.split(r'^"""(?=[^\n]+\n\nRevision ID)', written, flags=re.MULTILINE)[1:]
 
 
 def test_three_revisions(project: Project) -> None:
-    """Each phase has a revision of its own, on top of the one before, and a downgrade that undoes no more than it."""
+    """Each phase has its own revision, on top of the previous one, with a downgrade that undoes only this phase."""
     expand, backfill, contract = files(project.revision(wanted(), "ids"))
 
     assert project.history() == ["shop", "ids: expand", "ids: backfill", "ids: contract"]
@@ -49,7 +49,7 @@ def test_three_revisions(project: Project) -> None:
 
 
 def test_there_and_back_in_steps(project: Project) -> None:
-    """The three revisions can be run one by one, and taken back one by one."""
+    """The three revisions can be upgraded and downgraded one by one."""
     project.revision(wanted())
     for _ in range(3):
         assert project.differences(wanted())
@@ -67,7 +67,7 @@ def test_there_and_back_in_steps(project: Project) -> None:
 
 @on("postgresql")
 def test_column_that_needs_its_index_alone(project: Project) -> None:
-    """One line of revisions has other changes, a column that is NOT NULL already, and the phases of a new one."""
+    """One chain of revisions has other changes, a NOT NULL column that lacks its index, and the phases of a new one."""
     project.execute('ALTER TABLE "order" ADD COLUMN public_id VARCHAR(12) COLLATE "C" NOT NULL')
 
     def all_of_it() -> MetaData:
@@ -89,7 +89,7 @@ def test_column_that_needs_its_index_alone(project: Project) -> None:
 
 
 def test_column_that_is_there(project: Project) -> None:
-    """A column that somebody has begun to add is finished in three revisions, and stays when they are undone."""
+    """A column that somebody has begun to add is completed in three revisions, and stays when they are downgraded."""
     type_ = traits_for(project.engine.dialect).text_type(16).compile(project.engine.dialect)
     project.execute(f"ALTER TABLE customer ADD COLUMN public_id {type_}")
     expand, _, contract = files(project.migrate(wanted()))
@@ -108,7 +108,7 @@ def test_column_that_is_there(project: Project) -> None:
 @on("sqlite")
 @pytest.mark.parametrize("split", [True, False])
 def test_check_finds_it(project: Project, split: bool) -> None:
-    """``alembic check`` tells everything that there is to do, in whatever number of revisions."""
+    """``alembic check`` reports all differences, whether or not they are split into several revisions."""
     if not split:
         project.configure()
     metadata = wanted()
@@ -126,7 +126,7 @@ def test_check_finds_it(project: Project, split: bool) -> None:
 
 @on("sqlite")
 def test_after_those_of_the_user(project: Project) -> None:
-    """A function that a project has already comes first; the imports that it adds are in each of the files."""
+    """The project's own function runs first; the imports that it adds are in each of the files."""
     own = "def own(context, revision, directives):\n    (script,) = directives\n    script.message = 'mine'"
     own += "\n    script.imports.add('import decimal')"
     project.configure("process_revision_directives=three_revisions_after(own),", before=f"{IMPORT}\n\n{own}\n")
@@ -138,7 +138,7 @@ def test_after_those_of_the_user(project: Project) -> None:
 
 @on("sqlite")
 def test_batches(project: Project) -> None:
-    """The phases stand in batches where the project wants them."""
+    """The phases are rendered in batches if the project wants batches."""
     project.configure("process_revision_directives=three_revisions, render_as_batch=True,", before=IMPORT)
     expand, backfill, contract = files(project.migrate(wanted()))
 

@@ -32,11 +32,11 @@ ADD = ["expand", "backfill", "contract"]
 
 @pytest.fixture
 def new_sample(new_project: Callable[..., Project], engine: Engine) -> Iterator[Callable[[str], Project]]:
-    """Make a project whose database is a sample with rows."""
+    """Return a function that creates a project whose database is a sample schema with rows."""
 
     def make(name: str) -> Project:
         with engine.begin() as connection:
-            samples.unload(connection)  # of an earlier run
+            samples.unload(connection)  # tables of an earlier run
             samples.load(connection, name)
         with engine.begin() as connection:
             samples.fill(connection, reflected(engine))
@@ -48,7 +48,7 @@ def new_sample(new_project: Callable[..., Project], engine: Engine) -> Iterator[
 
 
 def reflected(engine: Engine) -> MetaData:
-    """Return the schema as it is."""
+    """Return the reflected schema of the database."""
     metadata = MetaData()
     metadata.reflect(engine, only=lambda name, _: name != "alembic_version")
     return metadata
@@ -59,7 +59,7 @@ def format_of(table: str) -> NanoId:
 
 
 def with_public_ids(engine: Engine, but: str | None = None) -> MetaData:
-    """Return the schema as the team wants it: a public id on every table, *but* on those whose name begins so."""
+    """Return the schema with a public id on every table, except those whose name begins with *but*."""
     metadata = reflected(engine)
     for table in metadata.tables.values():
         if but is None or not table.name.startswith(but):
@@ -71,7 +71,7 @@ def with_public_ids(engine: Engine, but: str | None = None) -> MetaData:
 
 
 def there_and_back(project: Project, engine: Engine, wanted: MetaData) -> dict[str, set[str]]:
-    """Upgrade, insert as an old program, and downgrade. Return the tables that needed consent, by obstacle."""
+    """Upgrade, insert as an old program does, and downgrade; return the tables that needed consent, by obstacle."""
     old = reflected(engine)
     with engine.connect() as connection:
         rows, views, catalog = (
@@ -108,7 +108,7 @@ def there_and_back(project: Project, engine: Engine, wanted: MetaData) -> dict[s
 
 
 def consent(project: Project, tables: Iterable[str], operation: str, phases: Sequence[str]) -> dict[str, set[str]]:
-    """Give each operation the options that its obstacles name. Return the tables, by obstacle."""
+    """Give each operation the options that its obstacles name; return the tables, by obstacle."""
     consents: dict[str, set[str]] = {}
     triggers = "skip" if project.engine.name == "postgresql" else "fire"
     for table in tables:
@@ -124,7 +124,7 @@ def consent(project: Project, tables: Iterable[str], operation: str, phases: Seq
 
 
 def assert_complete(engine: Engine, tables: Iterable[str]) -> None:
-    """Raise an error if an id is missing, malformed or not unique."""
+    """Assert that no id is missing, malformed or duplicated."""
     metadata = reflected(engine)
     with engine.connect() as connection:
         rows = samples.read(connection, metadata)
@@ -139,7 +139,7 @@ def assert_complete(engine: Engine, tables: Iterable[str]) -> None:
 
 @on("postgresql")
 def test_pagila(new_sample: Callable[[str], Project], engine: Engine) -> None:
-    """All tables but the partitioned one go there and back, with triggers that set last_update on most."""
+    """All tables except the partitioned one are upgraded and downgraded; most have triggers that set last_update."""
     project = new_sample("pagila")
     with pytest.raises(MigrationRefused, match="payment is partitioned"):
         project.revision(with_public_ids(engine))
@@ -152,7 +152,7 @@ def test_pagila(new_sample: Callable[[str], Project], engine: Engine) -> None:
 
 @on("mysql", "mariadb")
 def test_sakila(new_sample: Callable[[str], Project], engine: Engine) -> None:
-    """All tables go there and back, with columns that count each UPDATE, triggers, FULLTEXT and SPATIAL indexes."""
+    """All tables are upgraded and downgraded, with ON UPDATE columns, triggers, FULLTEXT and SPATIAL indexes."""
     project = new_sample("sakila")
 
     consents = there_and_back(project, engine, with_public_ids(engine))
@@ -161,7 +161,7 @@ def test_sakila(new_sample: Callable[[str], Project], engine: Engine) -> None:
 
 @on("mysql", "mariadb")
 def test_employees(new_sample: Callable[[str], Project], engine: Engine) -> None:
-    """All tables go there and back, with keys of two and three columns."""
+    """All tables are upgraded and downgraded, with keys of two and three columns."""
     project = new_sample("employees")
 
     assert there_and_back(project, engine, with_public_ids(engine)) == {}

@@ -29,11 +29,11 @@ LOCK_TIMEOUT = {
     "mysql": ("SELECT @@lock_wait_timeout", "5"),
     "mariadb": ("SELECT @@lock_wait_timeout", "5"),
 }
-"""What a connection of env.py is asked, and what it answers."""
+"""A query on a connection of env.py, and its expected result."""
 
 
 def alembic(folder: Path, *arguments: str) -> str:
-    """What the command prints, run in *folder* with warnings as errors."""
+    """Run the command in *folder* with warnings as errors, and return what it prints."""
     words = [sys.executable, "-W", "error", "-m", "alembic.config", *arguments]
     paths = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths.rstrip(os.pathsep)}
@@ -43,7 +43,7 @@ def alembic(folder: Path, *arguments: str) -> str:
 
 
 def edit(file: Path, *changes: tuple[str, str]) -> None:
-    """Make the *changes* that the template tells its user to make."""
+    """Make the *changes* that the template asks its user to make."""
     told = file.read_text()
     for old, new in changes:
         assert old in told
@@ -52,13 +52,13 @@ def edit(file: Path, *changes: tuple[str, str]) -> None:
 
 
 def with_driver(url: URL, kind: str, database: str) -> URL:
-    """The same database, through a synchronous or an asynchronous driver."""
+    """Return the URL of the same database with a synchronous or an asynchronous driver."""
     return url.set(drivername=url_of(database, DRIVERS[database]).drivername) if kind == "async" else url
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_there_and_back(kind: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
-    """A table gains a public id through both kinds of drivers on each database, loses it, and gains it again."""
+    """With both kinds of drivers on each database, a table gains a public id, loses it, and gains it again."""
     project = new_project(with_driver(engine.url, kind, database))
     project.migrate(old_shop())
     with engine.begin() as connection:
@@ -76,8 +76,8 @@ def test_there_and_back(kind: str, engine: Engine, new_project: Callable[..., Pr
 def test_from_the_command_line(
     kind: str, tmp_path: Path, engine: Engine, new_project: Callable[..., Project], database: str
 ) -> None:
-    """From ``alembic init`` to public ids by commands, as the README of the template tells it."""
-    new_project()  # for its end: it empties the database
+    """The commands in the README of the template lead from ``alembic init`` to public ids."""
+    new_project()  # for its teardown, which empties the database
     url = with_driver(engine.url, kind, database)
     folder = tmp_path / "work"
     folder.mkdir()
@@ -106,7 +106,7 @@ def test_from_the_command_line(
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_settings_of_connections(kind: str, engine: Engine, new_project: Callable[..., Project], database: str) -> None:
-    """No statement of a migration waits for minutes, and SQLite deletes no rows of other tables."""
+    """Connections of env.py have a short lock timeout; on SQLite, foreign keys are off."""
     project = new_project(with_driver(engine.url, kind, database))
     question, answer = LOCK_TIMEOUT[database]
     project.write(f"assert str(op.get_bind().exec_driver_sql({question!r}).scalar()) == {answer!r}")
@@ -116,7 +116,7 @@ def test_settings_of_connections(kind: str, engine: Engine, new_project: Callabl
 
 
 def test_each_migration_has_its_transaction(new_project: Callable[..., Project], database: str) -> None:
-    """When a migration fails, those before it are done, and Alembic knows it."""
+    """If a migration fails, the ones before it are committed, and their version is stored."""
     project = new_project()
     project.migrate(old_shop())
     project.write("op.add_public_id('customer')", "op.drop_public_id('customer')")

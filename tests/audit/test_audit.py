@@ -1,4 +1,4 @@
-"""What is wrong with the public ids of a database is found, whichever database it is, and its remedy mends it."""
+"""On every database, an audit finds what is wrong with the public ids, and its remedies fix it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ pytestmark = pytest.mark.backend
 
 
 def found(engine: Engine, **options: Any) -> dict[str, Finding]:
-    """The findings on the one table, by problem."""
+    """Return the findings on the table, by problem."""
     return {finding.problem: finding for finding in audit.run(engine, tables=[NAME], **options).findings}
 
 
 def mended(engine: Engine, **options: Any) -> list[Finding]:
-    """What is left to do by hand when the remedies were pasted, one after the other."""
+    """Return the findings that are left when the remedies have been pasted, one after the other."""
     return mend(engine, lambda: audit.run(engine, tables=[NAME], **options))
 
 
@@ -64,7 +64,7 @@ def names_of_indexes(engine: Engine) -> set[str | None]:
 def test_our_own_models_are_faultless(
     engine: Engine, create: Callable[[MetaData], None], format: Format, known: bool
 ) -> None:
-    """A fresh table of a model of this library has no findings, without rows or with some."""
+    """A new table of a model of this library has no findings, with or without rows."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -86,7 +86,7 @@ def test_our_own_models_are_faultless(
 
 
 def test_remedies_of_all_that_a_migration_left_undone(engine: Engine, new_invoices: NewInvoices) -> None:
-    """The worst is first. Whoever pastes one remedy after the other, and looks again, ends with a faultless column."""
+    """The worst finding comes first. Pasting one remedy after the other, with an audit after each, fixes everything."""
     collation = {"sqlite": None, "postgresql": "C"}.get(engine.name, "utf8mb4_general_ci")
     ids = [*NanoId().generate_many(3), None]
     new_invoices(rows=ids, type=String(12, collation=collation), nullable=True, index=False)
@@ -101,7 +101,7 @@ def test_remedies_of_all_that_a_migration_left_undone(engine: Engine, new_invoic
 
 @on("sqlite")
 def test_commands(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A remedy that looks at the table is a command, on SQLite the contract, too; it has the options that it needs."""
+    """A remedy that looks at the table is a command with the options that it needs; on SQLite, so is the contract."""
     new_invoices(rows=NanoId(length=8, prefix="inv").generate_many(3), nullable=True)
     findings = found(engine, defaults=True)
     format = shlex.quote("NanoId(length=8, prefix='inv')")
@@ -119,7 +119,7 @@ ID = "izkpm55j334u"
         ([ID, None, None], {}, "2 rows have no id", {"rows": 2, "exact": True, "sampled": 3}),
         ([None] * 4, {"sample": 4}, "4 rows have no id", {"exact": True}),
         ([None] * 5, {"sample": 4}, "more than 4 rows have no id", {"rows": 4, "exact": False}),
-        # no index finds them, so both ends of the table are read
+        # without an index, the audit reads both ends of the table
         ([ID, *NanoId().generate_many(20), "0z3n8s4kq2vh", None], {"sample": 4}, "1 of 4 rows that were read", {}),
     ],
     ids=["some", "as many as may be read", "more", "without an index"],
@@ -127,7 +127,7 @@ ID = "izkpm55j334u"
 def test_missing_ids(
     engine: Engine, new_invoices: NewInvoices, rows: list[Any], options: Any, message: str, facts: dict[str, Any]
 ) -> None:
-    """Rows without an id are counted by the index, up to the number that may be read; without one, in a sample."""
+    """Rows without an id are counted by the index, up to the number that may be read; without an index, in a sample."""
     new_invoices(rows=rows, nullable=True, index="1 of" not in message)
 
     finding = found(engine, **options)["missing-ids"]
@@ -139,7 +139,7 @@ def test_missing_ids(
 
 @on("sqlite")
 def test_rows_at_both_ends_of_the_key(engine: Engine, new_invoices: NewInvoices) -> None:
-    """Rows that are among the first ones and among the last ones count once."""
+    """Rows that are among both the first and the last ones count once."""
     new_invoices(rows=NanoId().generate_many(6))
 
     assert [table.sampled for table in audit.run(engine, sample=8).tables] == [6]
@@ -168,9 +168,9 @@ INDEXES: dict[str, tuple[Sequence[str], Callable[[], Any], bool, dict[str, str]]
         {"index-redundant": f"the index uq_{NAME}_public_id adds nothing to "},
     ),
 }
-"""What a table has, on which databases; whether it is beside the unique index of a migration; and what is found."""
+"""Name → databases, what the table has, whether it also has the unique index of a migration, and the findings."""
 NAMELESS = {"constraint beside it": {"mysql", "mariadb"}}
-"""Databases for which a constraint is an index like any other."""
+"""Databases on which a constraint is an index like any other."""
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ NAMELESS = {"constraint beside it": {"mysql", "mariadb"}}
     indirect=["database"],
 )
 def test_indexes(engine: Engine, new_invoices: NewInvoices, kind: str) -> None:
-    """An index that lets duplicates in is none, a constraint is as good as an index, and a second one is redundant."""
+    """An index that allows duplicates does not count, a constraint counts as one, and a second index is redundant."""
     _, other, has_ours, expected = INDEXES[kind]
     new_invoices(other(), index=has_ours)
 
@@ -195,7 +195,7 @@ def test_indexes(engine: Engine, new_invoices: NewInvoices, kind: str) -> None:
 
 
 def test_primary_key(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """Public ids that are the primary key of their table are unique."""
+    """Public ids that are the primary key of their table count as unique."""
     metadata = MetaData()
     Table(NAME, metadata, Column("public_id", traits_for(engine.dialect).text_type(12), primary_key=True))
     create(metadata)
@@ -206,7 +206,7 @@ def test_primary_key(engine: Engine, create: Callable[[MetaData], None]) -> None
 @on("mysql", "mariadb")
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a whole one"])
 def test_index_on_a_prefix(engine: Engine, new_invoices: NewInvoices, beside: bool) -> None:
-    """A unique index on the first characters refuses ids that begin alike; its remedy builds another one."""
+    """A unique index on the first characters refuses ids that begin alike; its remedy builds a complete index."""
     name = "uq_short" if beside else "uq_invoice_public_id"
     new_invoices(rows=[], index=beside)
     with engine.begin() as connection:
@@ -224,13 +224,13 @@ def test_index_on_a_prefix(engine: Engine, new_invoices: NewInvoices, beside: bo
     if beside:
         assert problems["index-redundant"].facts["index"] == "ix_short"
     else:
-        assert [finding.remedy for finding in mended(engine)] == [None]  # the old one is to be dropped by hand
+        assert [finding.remedy for finding in mended(engine)] == [None]  # the old index has to be dropped by hand
         assert names_of_indexes(engine) == {name, f"{name}_2"}
 
 
 @on("postgresql")
 def test_deferrable_constraint(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A UNIQUE constraint that is DEFERRABLE is a warning; its remedy builds an index, beside which it is redundant."""
+    """A DEFERRABLE UNIQUE constraint is a warning; its remedy builds an index, which makes the constraint redundant."""
     name = "uq_invoice_public_id"
     new_invoices(UniqueConstraint("public_id", name=name, deferrable=True), index=False)
 
@@ -242,7 +242,7 @@ def test_deferrable_constraint(engine: Engine, new_invoices: NewInvoices) -> Non
 
 
 def test_names_that_are_taken(engine: Engine, new_invoices: NewInvoices) -> None:
-    """If something else has the name of the unique index, the remedy says so, and what to pass."""
+    """If another object has the name of the unique index, the remedy says so, and which option to pass."""
     new_invoices(Index("uq_invoice_public_id", "id"), index=False)
 
     remedy = found(engine)["unique-missing"].remedy
@@ -273,7 +273,7 @@ def test_remedies_that_lock_give_up(engine: Engine, new_invoices: NewInvoices) -
 
 @pytest.mark.parametrize("type_", [Integer(), SmallInteger(), Numeric(20, 0)], ids=repr)
 def test_type_of_the_column(engine: Engine, new_invoices: NewInvoices, type_: Any) -> None:
-    """A column of a type in which no format is stored is found, without rows or with some."""
+    """A column whose type cannot store any format is a finding, with or without rows."""
     table = new_invoices(rows=[], type=type_)
 
     empty = found(engine)
@@ -289,7 +289,7 @@ def test_type_of_the_column(engine: Engine, new_invoices: NewInvoices, type_: An
 
 @on("sqlite")
 def test_numbers_in_an_integer_of_sqlite(engine: Engine, new_invoices: NewInvoices) -> None:
-    """INTEGER holds the numbers of Snowflake on SQLite."""
+    """An INTEGER column of SQLite can store the numbers of Snowflake."""
     new_invoices(rows=[], type=Integer())
 
     assert found(engine, formats={NAME: Snowflake(machine_id=1)}) == {}
@@ -300,7 +300,7 @@ COLLATIONS = {"sqlite": ("NOCASE", "warning"), "postgresql": ("und-x-icu", "info
 
 
 def test_collation(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A collation that finds an id by other spellings is found, and one of a language, whose order upgrades change."""
+    """A collation that finds an id by other spellings is a finding; so is one of a language, whose order may change."""
     collation, severity = COLLATIONS.get(engine.name, ("utf8mb4_general_ci", "warning"))
     new_invoices(type=String(16, collation=collation))
 
@@ -326,7 +326,7 @@ UNSIGNED = mysql.BIGINT(unsigned=True)
         *((database, Integer(), 2**30 + 5, "50%", "make it a BIGINT") for database in ALL[1:]),
         *((database, SmallInteger(), 32_000, "98%", "make it a BIGINT") for database in ALL[1:]),
         *((database, BigInteger(), 2**62 + 10**9, "50%", "pass the cluster") for database in ALL[1:]),
-        ("mysql", UNSIGNED, 2**63 + 5, "50%", "pass the cluster"),  # only keys of a cluster get so far
+        ("mysql", UNSIGNED, 2**63 + 5, "50%", "pass the cluster"),  # only cluster keys get this large
         ("mysql", mysql.INTEGER(unsigned=True), 2**30 + 5, None, ""),
         ("sqlite", None, 2**31, None, ""),
     ],
@@ -335,7 +335,7 @@ UNSIGNED = mysql.BIGINT(unsigned=True)
 def test_full_key(
     engine: Engine, new_invoices: NewInvoices, type_: Any, first: int, full: str | None, advice: str
 ) -> None:
-    """A key that is at least half full is found, as large as its database makes it, with advice that can be taken."""
+    """A key that is at least half full for its type on its database is a finding, with advice that can be taken."""
     new_invoices(key=type_, first=first)
 
     findings = found(engine)
@@ -351,7 +351,7 @@ def test_full_key(
 
 @on("postgresql")
 def test_short_sequence(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A bigint key ends where its sequence ends."""
+    """A bigint key is limited by its sequence."""
     new_invoices(first=2**30 + 5)
     with engine.begin() as connection:
         connection.exec_driver_sql(f"ALTER SEQUENCE {NAME}_id_seq AS integer")
@@ -363,7 +363,7 @@ def test_short_sequence(engine: Engine, new_invoices: NewInvoices) -> None:
 
 
 def test_missing_default(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A database that makes no ids is told of; one with a default is not."""
+    """A missing server default is counted; it is a finding only with ``defaults=True``."""
     new_invoices()
     new_invoices(name="other", server_default="x")
 
@@ -388,7 +388,7 @@ FILLS = {
 
 @on("postgresql", "mysql", "mariadb")
 def test_trigger(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A trigger that makes ids is as good as a default."""
+    """A trigger that generates ids counts as a default."""
     new_invoices()
     with engine.begin() as connection:
         for statement in FILLS.get(engine.name, FILLS["mysql"]):
@@ -405,7 +405,7 @@ def test_trigger(engine: Engine, new_invoices: NewInvoices) -> None:
 @on("postgresql")
 @pytest.mark.parametrize(("check", "is_ours"), [("public_id IS NOT NULL", True), ("id > 0", False)])
 def test_left_over_check(engine: Engine, new_invoices: NewInvoices, check: str, is_ours: bool) -> None:
-    """A CHECK constraint that a migration has left is found, and dropped by its remedy; one of its name is not."""
+    """A CHECK constraint that a migration left behind is found, and its remedy drops it; its namesake is not found."""
     new_invoices(CheckConstraint(check, name="ck_invoice_public_id_not_null"))
 
     findings = found(engine)
@@ -435,7 +435,7 @@ def test_our_own_migrations_are_faultless(engine: Engine, create: Callable[[Meta
 
 
 def test_awkward_names(engine: Engine, new_invoices: NewInvoices) -> None:
-    """The remedies quote names that need it, and cut names that are too long."""
+    """The remedies quote names that need it, and truncate names that are too long."""
     name = "Order of a customer, with a name as long as the database can bear"[:60]
     new_invoices(name=name, nullable=True, index=False)
 

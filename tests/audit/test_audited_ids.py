@@ -1,4 +1,4 @@
-"""Ids that are malformed, by the format that an audit is told, that models have, or that most ids have."""
+"""Malformed ids, judged by the format that is passed to the audit, that models declare, or that most ids have."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.backend
 
 
 def found(engine: Engine, **options: Any) -> dict[str, Finding]:
-    """The findings on the one table, by problem."""
+    """Return the findings on the table, by problem."""
     return {finding.problem: finding for finding in audit.run(engine, tables=[NAME], **options).findings}
 
 
 def test_malformed_ids(engine: Engine, new_invoices: NewInvoices) -> None:
-    """Ids that the format refuses are counted, and some of them shown."""
+    """Ids that the format refuses are counted, and some of them are shown."""
     new_invoices(rows=["cus_izkpm55j334u", "cus_0a1b2c3d4e5f", "ord_izkpm55j334u", "cus_izkpm55j334"])
 
     finding = found(engine, formats={NAME: NanoId(prefix="cus")})["malformed-ids"]
@@ -63,7 +63,7 @@ def test_malformed_ids(engine: Engine, new_invoices: NewInvoices) -> None:
 def test_ids_of_an_unknown_format(
     engine: Engine, new_invoices: NewInvoices, ids: list[str], message: str, remedy: str
 ) -> None:
-    """Where no format is known, it is that of most ids, whatever its alphabet; the remedy accepts the others, too."""
+    """Without a known format, that of most ids counts, whatever its alphabet; the remedy accepts the others, too."""
     new_invoices(rows=ids)
 
     finding = found(engine).get("malformed-ids")
@@ -77,7 +77,7 @@ def test_ids_of_an_unknown_format(
 
 
 def models(format: Format) -> MetaData:
-    """The models of a project with a naming convention."""
+    """Return the models of a project with a naming convention."""
     metadata = MetaData(naming_convention={"ix": "public_%(table_name)s"})
     options = {"default": format.generate, "unique": True, "index": True}
     key = Column("id", Integer, primary_key=True)
@@ -86,7 +86,7 @@ def models(format: Format) -> MetaData:
 
 
 def test_names_of_models(engine: Engine, new_invoices: NewInvoices) -> None:
-    """The index that a remedy builds has the name that the models give it, by their naming convention."""
+    """The index that a remedy builds has the name that the naming convention of the models gives it."""
     new_invoices(index=False)
 
     assert mend(engine, lambda: audit.run(engine, tables=[NAME], models=models(NanoId()))) == []
@@ -95,7 +95,7 @@ def test_names_of_models(engine: Engine, new_invoices: NewInvoices) -> None:
 
 @on("sqlite")
 def test_formats_of_models(engine: Engine, new_invoices: NewInvoices) -> None:
-    """The format of the ids is that of the model, unless ``formats=`` names another one."""
+    """The format of the ids is taken from the model, unless ``formats=`` names another one."""
     new_invoices()
     declared = models(NanoId(length=16))
 
@@ -109,7 +109,7 @@ def test_formats_of_models(engine: Engine, new_invoices: NewInvoices) -> None:
 
 @pytest.mark.parametrize("format", [Uuid7(prefix="inv"), ObjectId(), Snowflake(machine_id=1)], ids=repr)
 def test_numbers(engine: Engine, new_invoices: NewInvoices, format: BitsFormat) -> None:
-    """Numbers are read as what the format writes; one that it does not make is malformed, and shown as text."""
+    """Stored numbers are read as ids of the format; one that it cannot generate is malformed, and shown as text."""
     wrong = {128: 7, 96: 8, 64: 2**62}[format.bits]
     new_invoices(rows=format.generate_many(5), type=PublicIdType(format))
     assert found(engine) == {}
@@ -125,7 +125,7 @@ def test_numbers(engine: Engine, new_invoices: NewInvoices, format: BitsFormat) 
 
 
 def test_numbers_of_an_unknown_format(engine: Engine, new_invoices: NewInvoices) -> None:
-    """Where no format is known, no number is malformed, and the remedies do not doubt the type of the column."""
+    """Without a known format, no number is malformed, and the remedies keep the type of the column."""
     new_invoices(rows=[10**at for at in range(1, 6)], type=BigInteger(), nullable=True)
 
     findings = found(engine)
@@ -136,7 +136,7 @@ def test_numbers_of_an_unknown_format(engine: Engine, new_invoices: NewInvoices)
 
 @on("mysql", "mariadb")
 def test_remedy_for_numbers(engine: Engine, new_invoices: NewInvoices) -> None:
-    """The remedy for a column of numbers has its type, and can be pasted."""
+    """The remedy for a column of numbers keeps its type, and can be pasted."""
     formats = {NAME: Uuid7()}
     new_invoices(rows=[], type=column_type(Uuid7(), traits_for(engine.dialect)), nullable=True)
     finding = found(engine, formats=formats)["nullable"]
@@ -148,7 +148,7 @@ def test_remedy_for_numbers(engine: Engine, new_invoices: NewInvoices) -> None:
 
 @on("sqlite")
 def test_proposed_format(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """The format that is proposed for UUIDs that are stored as text accepts them."""
+    """The format that is proposed for UUIDs stored as text accepts them."""
     stored = UUID("7d444840-9dc0-41d1-b245-5ffdce74fad2")
     id_column = Column("public_id", Uuid, unique=True, nullable=False)
     document = Table(NAME, MetaData(), Column("id", Integer, primary_key=True), id_column)
@@ -158,6 +158,6 @@ def test_proposed_format(engine: Engine, create: Callable[[MetaData], None]) -> 
 
     findings = found(engine, formats={NAME: Uuid4(encoding="hyphenated")})
 
-    assert "column-type" in findings  # it has text, and the format stores numbers
+    assert "column-type" in findings  # the column has text, but the format stores numbers
     proposed = str(findings["malformed-ids"].remedy).removeprefix("__public_id__ = ")
     assert parse(proposed).is_valid(stored.hex)

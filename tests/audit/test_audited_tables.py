@@ -1,4 +1,4 @@
-"""The tables that an audit reads: those of a schema, those that it cannot read, and how little it reads of each."""
+"""The tables that an audit reads: those of a schema, those that cannot be read, and how little it reads of each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_arguments_that_cannot_be_used(
     engine: Engine, new_invoices: NewInvoices, options: dict[str, Any], error: str
 ) -> None:
-    """An argument that cannot be used, such as a table that is not there, is an error that says what to write."""
+    """An unusable argument, such as a table that does not exist, raises an error that says what to write."""
     new_invoices()
 
     with pytest.raises(ConfigurationError, match=error):
@@ -47,7 +47,7 @@ def test_arguments_that_cannot_be_used(
 
 @on("sqlite")
 def test_other_databases(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database whose catalogs nobody knows is refused in a sentence."""
+    """A database that audits do not support is refused in a sentence."""
     monkeypatch.setattr(engine.dialect, "name", "elsewhere")
 
     with pytest.raises(ConfigurationError, match=r"cannot audit elsewhere; expected one of mariadb, "):
@@ -55,7 +55,7 @@ def test_other_databases(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_table_is_read_as_a_whole(engine: Engine, new_invoices: NewInvoices, statements: list[str]) -> None:
-    """Each statement that reads rows stops after the size of the sample."""
+    """No statement reads a whole table: each one stops at the size of the sample."""
     new_invoices(rows=[*NanoId().generate_many(10), None], nullable=True)
     statements.clear()
 
@@ -67,7 +67,7 @@ def test_no_table_is_read_as_a_whole(engine: Engine, new_invoices: NewInvoices, 
 
 
 def test_open_transaction(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A transaction that is open on the given connection stays open, with what it has done."""
+    """A transaction that is open on the given connection stays open, with its changes."""
     table = new_invoices(rows=[])
     with engine.connect() as connection:
         connection.execute(insert(table), {"id": 1, "public_id": "malformed"})
@@ -84,7 +84,7 @@ def test_open_transaction(engine: Engine, new_invoices: NewInvoices) -> None:
 
 @pytest.fixture(name="other_schema")
 def _other_schema(engine: Engine, tmp_path: Path) -> Iterator[tuple[Connection, str]]:
-    """A connection to a database that has a second schema with a table in it."""
+    """Yield a connection to a database that has a second schema with a table in it, and the name of the schema."""
     schema, bytewise = OTHER, ""
     if engine.name in {"mysql", "mariadb"}:
         schema, bytewise = f"{engine.url.database}_other", "CHARACTER SET ascii COLLATE ascii_bin"
@@ -106,7 +106,7 @@ def _other_schema(engine: Engine, tmp_path: Path) -> Iterator[tuple[Connection, 
 
 
 def test_another_schema(other_schema: tuple[Connection, str]) -> None:
-    """Another schema is looked at on request, and named in the report and in the remedy, which builds the index."""
+    """Another schema is audited on request, and named in the report and in the remedy, which builds the index."""
     connection, schema = other_schema
 
     report = audit.run(connection, schema=schema)
@@ -115,14 +115,14 @@ def test_another_schema(other_schema: tuple[Connection, str]) -> None:
     assert [(table.name, table.sampled) for table in report.tables] == [(f"{schema}.{NAME}", 1)]
     assert schema in str(finding.remedy)
     assert not connection.in_transaction()
-    if connection.dialect.name != "sqlite":  # where the remedy is a command, for which nobody has attached the file
+    if connection.dialect.name != "sqlite":  # there, the remedy is a command, which has not attached the file
         paste(connection.engine, finding.remedy)
         assert "unique-missing" not in {one.problem for one in audit.run(connection, schema=schema).findings}
 
 
 @on("postgresql")
 def test_invalid_index(other_schema: tuple[Connection, str]) -> None:
-    """What a failed CREATE INDEX CONCURRENTLY leaves is found; its remedy replaces it, in its schema."""
+    """The index that a failed CREATE INDEX CONCURRENTLY leaves is found; its remedy replaces it, in its schema."""
     connection, schema = other_schema
     with connection.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as own:
         own.exec_driver_sql(f"INSERT INTO {schema}.{NAME} VALUES (2, 'izkpm55j334u')")
@@ -140,7 +140,7 @@ def test_invalid_index(other_schema: tuple[Connection, str]) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_own_schemas_of_the_database(engine: Engine) -> None:
-    """A schema of the database itself exists."""
+    """A system schema of the database counts as an existing schema."""
     audit.run(engine, schema="pg_catalog" if engine.name == "postgresql" else "information_schema", tables=[])
 
 
@@ -149,7 +149,7 @@ def test_own_schemas_of_the_database(engine: Engine) -> None:
 
 @pytest.fixture(name="reader")
 def _reader(engine: Engine, new_invoices: NewInvoices) -> Iterator[Connection]:
-    """A connection to a database with a faultless table, and with a table "hidden" that it cannot read."""
+    """Yield a connection to a database with a faultless table, and with a table "hidden" that it cannot read."""
     new_invoices()
     if engine.name == "sqlite":
 
@@ -184,7 +184,7 @@ def _reader(engine: Engine, new_invoices: NewInvoices) -> Iterator[Connection]:
 
 
 def test_tables_that_cannot_be_read(reader: Connection) -> None:
-    """A table that cannot be read is a finding, and the others are checked; ``public-id audit`` warns of it."""
+    """A table that cannot be read is a finding, of which ``public-id audit`` warns; the other tables are checked."""
     report = audit.run(reader)
 
     [finding] = report.findings
@@ -205,7 +205,7 @@ def test_tables_that_cannot_be_read(reader: Connection) -> None:
 
 @on("postgresql")
 def test_tables_that_cannot_be_read_and_transactions(reader: Connection, engine: Engine) -> None:
-    """A table that cannot be read leaves the caller's transaction as it was; without public ids, it is a remark."""
+    """A table that cannot be read leaves the caller's transaction intact; without public ids, it is only an "info"."""
     with reader.begin():
         reader.exec_driver_sql("SET LOCAL public_id.marker = 'kept'")
         audit.run(reader)
@@ -232,7 +232,7 @@ def test_tables_that_cannot_be_read_and_transactions(reader: Connection, engine:
 def test_table_that_is_dropped_meanwhile(
     engine: Engine, new_invoices: NewInvoices, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """A table that is dropped after it was listed, or its columns were read, is a finding; the others are checked."""
+    """A table that is dropped after its name or its columns were read is a finding; the other tables are checked."""
     new_invoices()
 
     def drop() -> None:
@@ -268,7 +268,7 @@ def test_table_that_is_dropped_meanwhile(
 def test_a_lost_connection_ends_the_audit(
     engine: Engine, new_invoices: NewInvoices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that is lost is an error, and no table is blamed."""
+    """A lost connection raises an error, and is not reported as a finding on a table."""
     new_invoices()
 
     def lose(table: AuditedTable) -> None:

@@ -1,4 +1,4 @@
-"""An audit knows cluster keys: when their range runs out, and which keys are none of it."""
+"""An audit of cluster keys: when their range runs out, and which keys are outside of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = 2**48 - 1
 
 @pytest.fixture
 def add(engine: Engine, create: Callable[[MetaData], None]) -> Callable[..., None]:
-    """Create depots of a kind, with rows of these keys."""
+    """Return a function that creates the tables of depots, and inserts depots with these keys."""
 
     def make(*keys: int, key_range: Range | None = None, **options: Any) -> None:
         own = [cluster_key(key_range=key_range) for _ in range(2)] if key_range else []
@@ -40,23 +40,23 @@ def add(engine: Engine, create: Callable[[MetaData], None]) -> Callable[..., Non
 
 
 def found(engine: Engine, **options: Any) -> dict[str, Finding]:
-    """What is found on the depots, by problem. What the database cannot tell, the audit is told."""
+    """Return the findings on the depots, by problem, with the cluster passed to the audit."""
     report = audit.run(engine, tables=["depot"], clusters={"depot": 10}, **options)
     return {finding.problem: finding for finding in report.findings}
 
 
 def test_nothing(engine: Engine, add: Callable[..., None]) -> None:
-    """A cluster that has made few keys is worth no word, whatever its number, and so is a table without any."""
+    """A cluster that has generated few keys has no finding, whatever its number; nor has a table without keys."""
     add()
     assert found(engine) == {}
 
-    add(ClusterKey.of(9, 5), ClusterKey.of(10, 1), ClusterKey.of(10, 1000))  # the first one is of a merge
+    add(ClusterKey.of(9, 5), ClusterKey.of(10, 1), ClusterKey.of(10, 1000))  # the first key comes from a merge
     assert found(engine) == {}
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.49, None), (0.5, "warning"), (0.89, "warning"), (0.91, "error")])
 def test_the_range_runs_out(engine: Engine, add: Callable[..., None], share: float, severity: str | None) -> None:
-    """From half of the range on there is a warning, and from nine tenths an error, with the figures."""
+    """From half of the range on, there is a warning, and from nine tenths on an error, with the figures."""
     key = ClusterKey.of(10, int(SIZE * share) + 1)
     add(key)
 
@@ -72,7 +72,7 @@ def test_the_range_runs_out(engine: Engine, add: Callable[..., None], share: flo
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("options", [{"strategy": "function"}, {"enforce_range": True}], ids=["function", "guarded"])
 def test_the_database_tells(engine: Engine, add: Callable[..., None], options: dict[str, Any]) -> None:
-    """Where the database tells the cluster, nobody else has to."""
+    """If the database stores the cluster, it does not have to be passed."""
     add(ClusterKey.of(10, SIZE), **options)
 
     (finding,) = audit.run(engine, tables=["depot"]).findings
@@ -82,7 +82,7 @@ def test_the_database_tells(engine: Engine, add: Callable[..., None], options: d
 
 @on("mysql", "mariadb", "sqlite")
 def test_a_cluster_that_the_database_does_not_store(engine: Engine, add: Callable[..., None]) -> None:
-    """Keys of a high cluster fill half of a BIGINT; the finding has the option that names the cluster."""
+    """Keys of a high cluster seem to fill half of a BIGINT; the finding names the option for the cluster."""
     add(ClusterKey.of(20_000, 1), cluster=20_000)
 
     (finding,) = audit.run(engine, tables=["depot"]).findings
@@ -93,7 +93,7 @@ def test_a_cluster_that_the_database_does_not_store(engine: Engine, add: Callabl
 
 
 def test_a_counter_that_others_move(engine: Engine, add: Callable[..., None]) -> None:
-    """Behind a larger key of another cluster, a counter that looks at the keys makes those of the other one."""
+    """After a larger key of another cluster, a counter that follows the keys generates keys of that cluster."""
     add(ClusterKey.of(10, 5), ClusterKey.of(20, 5))
 
     problems = found(engine)
@@ -108,14 +108,14 @@ def test_a_counter_that_others_move(engine: Engine, add: Callable[..., None]) ->
 
 @on("mysql", "mariadb")
 def test_a_function_has_its_own_counter(engine: Engine, add: Callable[..., None]) -> None:
-    """A counter of its own does not move, whatever keys are brought in."""
+    """The counter of a function does not move when keys of other clusters are inserted."""
     add(ClusterKey.of(10, 5), ClusterKey.of(20, 5), strategy="function")
 
     assert found(engine) == {}
 
 
 def test_keys_of_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
-    """Small keys, from before there were clusters or after a TRUNCATE, are found: others have the same ones."""
+    """Small keys, from before the cluster was set or after a TRUNCATE, are found, because others may have them, too."""
     add(7, ClusterKey.of(10, 5))
 
     finding = found(engine)["keys-outside"]
@@ -125,7 +125,7 @@ def test_keys_of_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
 
 
 def test_ranges(engine: Engine, add: Callable[..., None]) -> None:
-    """Plain ranges are known in the same way."""
+    """Plain ranges of keys are audited in the same way."""
     add(1095, 5, key_range=Range(1001, 1101))
 
     report = audit.run(engine, tables=["depot"], clusters={"depot": Range(1001, 1101)})
@@ -142,7 +142,7 @@ def test_ranges(engine: Engine, add: Callable[..., None]) -> None:
     ids=["cluster", "last range", "first range"],
 )
 def test_the_ends_of_all_keys(engine: Engine, create: Callable[[MetaData], None], key: dict[str, Any]) -> None:
-    """A range that ends with the last key of all, or begins with the first one, is known from its sequence."""
+    """A range that ends with the last possible key, or begins with the first one, is recognized by its sequence."""
     metadata, Depot, _ = models(**key)
     create(metadata)
     keys = key.get("key_range") or range_of(key["cluster"])
@@ -158,7 +158,7 @@ def test_the_ends_of_all_keys(engine: Engine, create: Callable[[MetaData], None]
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("way", ["identity", "function"])
 def test_names_with_a_percent_sign(engine: Engine, create: Callable[[MetaData], None], way: str) -> None:
-    """A table whose name has a percent sign is looked at like any other."""
+    """A table whose name contains a percent sign is audited like any other."""
     metadata, Depot, _ = models(table="a%b", cluster=10, strategy=way, enforce_range=way == "identity")
     create(metadata)
     with engine.begin() as connection:
@@ -184,7 +184,7 @@ BROKEN = {
 @pytest.mark.parametrize("statements", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("clusters", [None, {"depot": 10}], ids=["not told", "told"])
 def test_a_broken_configuration(engine: Engine, add: Callable[..., None], statements: list[str], clusters: Any) -> None:
-    """Where the database does not know its cluster, no row can be inserted, and that is what is found."""
+    """If the database does not know its cluster, no row can be inserted, and this is the finding."""
     add(strategy="function")
     with engine.begin() as connection:
         for statement in statements:
@@ -198,7 +198,7 @@ def test_a_broken_configuration(engine: Engine, add: Callable[..., None], statem
 
 @on("sqlite")
 def test_what_is_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
-    """A number that is none, and a table that is not there, are refused."""
+    """A number that is not a cluster, and a table that does not exist, are refused."""
     add()
 
     with pytest.raises(ConfigurationError, match=r"clusters\['depot'\]: 32768 is not a cluster number"):
@@ -212,7 +212,7 @@ def test_what_is_no_cluster(engine: Engine, add: Callable[..., None]) -> None:
 
 @pytest.mark.parametrize("cluster", ["depot=10", f"depot={range_of(10).start}-{range_of(10).last}"])
 def test_command(engine: Engine, add: Callable[..., None], cluster: str) -> None:
-    """``public-id audit`` is told the cluster, or the keys, of a table, and shows what it finds without public ids."""
+    """``public-id audit`` takes the cluster, or the keys, of a table, and reports findings even without public ids."""
     add(ClusterKey.of(10, SIZE // 2 + 1))
     url = engine.url.render_as_string(hide_password=False)
 
@@ -237,7 +237,7 @@ def test_command(engine: Engine, add: Callable[..., None], cluster: str) -> None
 )
 @on("sqlite")
 def test_command_with_a_wrong_cluster(engine: Engine, add: Callable[..., None], cluster: str, refusal: str) -> None:
-    """A cluster that cannot be is refused in one line."""
+    """An invalid ``--cluster`` is refused in one line."""
     add()
 
     result = run("audit", engine.url, "--cluster", cluster)

@@ -1,4 +1,4 @@
-"""The backfill: every row once, whatever its key is, beside other workers and writers, and again after a stop."""
+"""The backfill fills every row once, whatever its key, beside other workers and writers, and resumes after a stop."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ KEY = next(iter(KEYS))
 
 @pytest.fixture
 def people(engine: Engine) -> Iterator[People]:
-    """A table to make and fill."""
+    """A table that the test creates and fills."""
     table = People(engine)
     yield table
     table.drop()
 
 
 def make(people: People, rows: int = ROWS, key: str = KEY, more: str = "") -> None:
-    """The table, expanded, with rows that have no id."""
+    """Create the table, expanded, with rows that have no id."""
     people.drop()
     people.execute(f"CREATE TABLE person (public_id varchar(16), {key}{more})")
     numbers = f"WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows}) "
@@ -73,7 +73,7 @@ def is_full(people: People, rows: int = ROWS, format: NanoId | None = None) -> b
 @pytest.mark.parametrize("window", [100, MODULE.WINDOW], ids=["many windows", "many batches"])
 @pytest.mark.parametrize("key", KEYS)
 def test_keys(people: People, key: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row gets one id, whatever its key is, in a table of many windows, and in a window of many batches."""
+    """Each row gets one id, whatever its key, in a table of many windows, and in a window of many batches."""
     monkeypatch.setattr(MODULE, "WINDOW", window)
     make(people, key=key)
 
@@ -85,7 +85,7 @@ def test_keys(people: People, key: str, window: int, monkeypatch: pytest.MonkeyP
 
 @on("postgresql")
 def test_parent_of_other_tables(people: People) -> None:
-    """A table with partitions is refused, because rows of several have the same place; its partitions are filled."""
+    """A partitioned table is refused, because rows of two partitions may have one ctid; its partitions are filled."""
     people.drop()
     people.execute("CREATE TABLE person (id integer PRIMARY KEY, public_id varchar(12)) PARTITION BY HASH (id)")
     people.execute("CREATE TABLE person_0 PARTITION OF person FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
@@ -98,7 +98,7 @@ def test_parent_of_other_tables(people: People) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_few_rows(people: People, rows: int) -> None:
-    """A table with no row, or few, is done at once."""
+    """A table with few rows, or none, is done at once."""
     make(people, rows)
 
     progress = backfill.run(people.engine, "person")
@@ -117,7 +117,7 @@ def test_few_rows(people: People, rows: int) -> None:
     indirect=["database"],
 )
 def test_table_that_cannot_be_filled(people: People, columns: str, error: str) -> None:
-    """Without a key that tells the rows apart, without the column, or without the table, the error says what to do."""
+    """Without a key that identifies the rows, without the column, or without the table, the error says what to do."""
     people.drop()
     if columns:
         people.execute(f"CREATE TABLE person ({columns})")
@@ -126,11 +126,11 @@ def test_table_that_cannot_be_filled(people: People, columns: str, error: str) -
         backfill.run(people.engine, "person")
 
 
-# --- stopping, waiting, telling
+# --- stopping, waiting, progress
 
 
 def test_stop_and_go_on(people: People) -> None:
-    """Stopped between two batches, it says how far it is; the next run does the rest."""
+    """A backfill that is stopped between two batches reports how far it got; the next run fills the rest."""
     make(people)
     asked = iter([False, True])
 
@@ -144,7 +144,7 @@ def test_stop_and_go_on(people: People) -> None:
 
 
 def test_wait_while(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked before each batch, and waits while the answer is true."""
+    """``wait_while`` is called before each batch, and the backfill waits while it returns True."""
     make(people)
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
@@ -157,7 +157,7 @@ def test_wait_while(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_progress(people: People) -> None:
-    """Progress grows to the end, and never tells more than there is."""
+    """Progress grows until all rows are filled, and never has a negative number of rows left."""
     make(people)
     told: list[Progress] = []
 
@@ -168,11 +168,11 @@ def test_progress(people: People) -> None:
     assert told[-1].filled == ROWS
     assert all(step.rate > 0 for step in told)
     assert [step.finished for step in told].count(True) == 1
-    assert Progress("person", seen=20_000, total=ROWS).left == 0  # an estimate, and a window
+    assert Progress("person", seen=20_000, total=ROWS).left == 0  # total is an estimate, seen counts windows
 
 
 def test_batches_follow_the_time_they_take(people: People) -> None:
-    """Batches grow while they are faster than they may be, and shrink while they are slower."""
+    """Batches grow while they take less than ``batch_seconds``, and shrink while they take more."""
     make(people)
     grown: list[Progress] = []
     backfill.run(people.engine, "person", on_progress=grown.append, batch_seconds=30, pause=0)
@@ -214,7 +214,7 @@ def test_workers(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_namesakes(people: People, new_engine: Callable[..., Engine]) -> None:
-    """While a table is filled, nothing keeps its namesake in another database or schema from being filled too."""
+    """While a table is filled, its namesake in another database or schema can be filled, too."""
     url, place = people.engine.url, f"{people.engine.url.database}_namesake"
     if people.engine.name == "postgresql":
         other = new_engine("postgresql", url.update_query_dict({"options": f"-csearch_path={place}"}))
@@ -243,7 +243,7 @@ def test_namesakes(people: People, new_engine: Callable[..., Engine]) -> None:
 
 
 def test_rows_written_meanwhile(people: People) -> None:
-    """Rows that are inserted, deleted or given an id while it runs are no trouble."""
+    """Rows that are inserted, deleted or given an id during the backfill cause no error."""
     make(people)
     numbers = iter(range(ROWS + 1, ROWS + 99))
 
@@ -266,7 +266,7 @@ def test_rows_written_meanwhile(people: People) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_row_that_is_locked(people: People) -> None:
-    """Rows that someone else has locked are filled in a later sweep, and the others are not kept waiting."""
+    """Locked rows are filled in a later sweep, and the other rows do not wait for them."""
     make(people, 200)
     with people.engine.connect() as other:
         send(other, "SELECT * FROM person WHERE id = 50 FOR UPDATE")
@@ -282,7 +282,7 @@ def test_row_that_is_locked(people: People) -> None:
 @pytest.mark.slow
 @on("postgresql", "mysql", "mariadb")
 def test_row_that_stays_locked(people: People) -> None:
-    """When a row is locked all the time, it is told that not everything is done; nothing hangs."""
+    """If a row stays locked, the backfill does not hang: it ends, and reports that it is not finished."""
     make(people, 200)
     with people.engine.connect() as other:
         send(other, "SELECT * FROM person WHERE id = 50 FOR UPDATE")
@@ -295,7 +295,7 @@ def test_row_that_stays_locked(people: People) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """If others keep the claims of all rows, the backfill waits for a while, logs it, and ends unfinished."""
+    """If other processes keep the claims of all rows, the backfill waits for a while, logs it, and ends unfinished."""
     monkeypatch.setattr(MODULE, "_WITHOUT_CLAIM", 0.6)
     make(people, 200)
     with people.engine.connect() as other, rows_of(live_table(other, people.target)).claim(None) as is_ours:
@@ -315,7 +315,7 @@ def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplo
 
 @on("postgresql")
 def test_no_setting_of_the_session(people: People, statements: Any) -> None:
-    """On PostgreSQL, a backfill takes no lock of its session and sets nothing there: a pooler would keep them."""
+    """On PostgreSQL, a backfill takes no session lock and changes no session setting, which a pooler would keep."""
     make(people)
     statements.clear()
 
@@ -329,7 +329,7 @@ def test_no_setting_of_the_session(people: People, statements: Any) -> None:
 
 @on("postgresql")
 def test_no_claim_in_the_transaction_of_the_caller(people: People) -> None:
-    """Inside the caller's transaction, no claim stays until its end: other processes pass the locked rows."""
+    """Inside the caller's transaction, no claim is held until COMMIT: other processes skip the locked rows."""
     make(people, 200)
     with people.engine.connect() as connection:
         assert backfill.run(connection, "person").finished
@@ -340,7 +340,7 @@ def test_no_claim_in_the_transaction_of_the_caller(people: People) -> None:
 
 @on("mysql", "mariadb")
 def test_pooler_that_loses_the_claim(people: People) -> None:
-    """If the server does not find a claim when it is released, a pooler is between, and the error names the remedy."""
+    """If the server does not find a claim on its release, a pooler is in between, and the error names the remedy."""
     make(people, 200)
 
     with pytest.raises(ConfigurationError, match="connect to the server itself"):
@@ -355,7 +355,7 @@ def test_pooler_that_loses_the_claim(people: People) -> None:
 
 
 def test_collisions(people: People) -> None:
-    """With a unique index there, and most ids of a narrow format in use, every row still gets one."""
+    """With a unique index, and a format that has few more ids than there are rows, every row still gets an id."""
     format = NanoId(length=1)
     make(people, 30)
     people.execute("CREATE UNIQUE INDEX uq_person_public_id ON person (public_id)")
@@ -365,7 +365,7 @@ def test_collisions(people: People) -> None:
 
 
 def test_other_violation(people: People) -> None:
-    """A violation of another constraint comes through as it is, and is not taken for a collision."""
+    """A violation of another constraint is raised as it is, and not taken for a collision."""
     make(people, 5, more=", CHECK (public_id = 'only this')")
 
     with pytest.raises(Exception, match=r"(?i)check|constraint") as caught:
@@ -378,7 +378,7 @@ def test_other_violation(people: People) -> None:
 
 
 def test_in_the_transaction_of_the_caller(people: People) -> None:
-    """On a connection that is in a transaction, everything happens in there, and can be undone."""
+    """On a connection inside a transaction, everything happens in that transaction, and can be rolled back."""
     make(people)
 
     with people.engine.connect() as connection:
@@ -392,7 +392,7 @@ def test_in_the_transaction_of_the_caller(people: People) -> None:
 
 
 def test_connection_goes_back_as_it_was(people: People) -> None:
-    """A connection of the pool is not left in AUTOCOMMIT mode, nor with other timeouts."""
+    """A connection goes back to the pool without AUTOCOMMIT mode, and with its own timeouts."""
     make(people)
     backfill.run(people.engine, "person")
 
@@ -405,7 +405,7 @@ def test_connection_goes_back_as_it_was(people: People) -> None:
 
 
 def test_memory(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keys that are in memory are those of one window at most."""
+    """The backfill holds at most the keys of one window in memory."""
     monkeypatch.setattr(MODULE, "WINDOW", 200)
     make(people, 2_000)
     fetched: list[int] = []
@@ -459,7 +459,7 @@ def test_rows_that_have_ids(people: People) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_statements(people: People, statements: Any) -> None:
-    """A batch is one UPDATE; a window costs two reads and a claim more."""
+    """A batch is one UPDATE; a window costs two reads and a claim in addition."""
     make(people, ROWS - 1)
     statements.clear()
 

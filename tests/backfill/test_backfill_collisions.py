@@ -1,4 +1,4 @@
-"""A backfill whose ids collide: what the batch has done is undone, and the number of repetitions is bounded."""
+"""A backfill whose ids collide: the batch is rolled back, and the number of retries is bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B = "a" * 12, "b" * 12
 
 @pytest.fixture
 def people(engine: Engine) -> Iterator[People]:
-    """Four rows, of which the first one has an id, and a unique index."""
+    """Four rows, the first of which has an id, and a unique index."""
     people = People(engine)
     people.create(4)
     people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
@@ -32,7 +32,7 @@ def people(engine: Engine) -> Iterator[People]:
 @pytest.mark.parametrize("begins", [True, False], ids=["BEGIN", "no BEGIN"])
 @pytest.mark.parametrize("taken", [1, 5])
 def test_collision_in_the_transaction_of_the_caller(people: People, taken: int, begins: bool) -> None:
-    """A batch that has collided leaves nothing behind, and the caller's transaction and its other work go on."""
+    """A batch that collides leaves nothing behind, and the caller's transaction continues with its other work."""
     format = NanoId()
     with people.engine.connect() as connection:
         if begins and people.engine.name == "sqlite":
@@ -51,7 +51,7 @@ def test_collision_in_the_transaction_of_the_caller(people: People, taken: int, 
 
 
 def test_collision_and_rollback_of_the_caller(people: People) -> None:
-    """The caller can undo a backfill that has collided, with everything else."""
+    """The caller can roll back a backfill that has collided, together with everything else."""
     format = NanoId()
     with people.engine.connect() as connection:
         send(connection, "UPDATE person SET name = 'before'")
@@ -63,7 +63,7 @@ def test_collision_and_rollback_of_the_caller(people: People) -> None:
 
 
 def test_bound_of_the_repetitions(people: People, monkeypatch: pytest.MonkeyPatch, statements: list[str]) -> None:
-    """A row for which no id is free is tried once, and again as often as the bound says."""
+    """A row for which no id is free is tried once, and then retried ``MAX_RETRIES`` times."""
     monkeypatch.setattr(MODULE, "MAX_RETRIES", 20)
     people.execute("UPDATE person SET public_id = 'a' WHERE id = 1")
     statements.clear()

@@ -1,4 +1,4 @@
-"""The backfill of a table whose rows others write at the same time: none of their statements fails."""
+"""While a backfill fills a table that other sessions write to, none of their statements fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITERS = 4
 
 @on("postgresql", "mysql", "mariadb")
 def test_no_statement_of_others_fails(new_engine: Callable[..., Engine], database: str) -> None:
-    """Programs that change single rows get no deadlock, and no timeout, while batches are filled around them."""
+    """Programs that update single rows get no deadlock, and no timeout, while batches are filled around them."""
     engine = new_engine(database, isolation_level="AUTOCOMMIT")
     id_type = traits_for(engine.dialect).text_type(12)
     counter = Table(

@@ -1,4 +1,4 @@
-"""What others keep in a row stays: columns that an UPDATE changes by itself, and triggers that it fires."""
+"""A backfill respects what an UPDATE would do to a row by itself: columns with ON UPDATE, and triggers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLD = "2001-01-01 00:00:00"
 
 @pytest.fixture
 def people(engine: Engine) -> Iterator[People]:
-    """People with the time of their last change, and a table that counts changes."""
+    """A table of people with the time of their last change, and a table that counts changes."""
     made = People(engine)
     made.execute("DROP TABLE IF EXISTS changes")
     made.execute("CREATE TABLE changes (person_id integer)")
@@ -32,7 +32,7 @@ def people(engine: Engine) -> Iterator[People]:
 
 
 def changed(people: People) -> int:
-    """Return how many rows have another time than at the beginning."""
+    """Return how many rows have another time of change than at the beginning."""
     with people.engine.connect() as connection:
         return int(send(connection, f"SELECT count(*) FROM person WHERE changed <> '{OLD}'").scalar_one())
 
@@ -78,7 +78,7 @@ def without_function(engine: Engine) -> Iterator[None]:
     "options", [{}, {"format": NanoId(length=2), "on_duplicate": "replace"}], ids=["", "duplicates"]
 )
 def test_on_update(people: People, options: dict[str, Any]) -> None:
-    """Columns with ON UPDATE CURRENT_TIMESTAMP keep their values: in the backfill, and where ids are replaced."""
+    """Columns with ON UPDATE CURRENT_TIMESTAMP keep their values, in the backfill and where ids are replaced."""
     people.options.update(options)
     people.add()
 
@@ -112,7 +112,7 @@ def test_triggers_of_a_table_with_all_its_ids(people: People) -> None:
 
 
 def test_triggers_are_fired_on_request(people: People) -> None:
-    """``"fire"`` lets them fire, once for each row."""
+    """``update_triggers="fire"`` lets the triggers fire, once for each row."""
     create_trigger(people)
 
     people.add(update_triggers="fire")
@@ -124,7 +124,7 @@ def test_triggers_are_fired_on_request(people: People) -> None:
 @on("postgresql", "sqlite")
 @pytest.mark.parametrize("options", [{}, {"online": False}], ids=["online", "offline"])
 def test_triggers_are_skipped_on_request(people: People, options: dict[str, Any]) -> None:
-    """``"skip"`` leaves them out; they fire again afterwards."""
+    """``update_triggers="skip"`` skips the triggers, which fire again afterwards."""
     create_trigger(people)
 
     people.add(update_triggers="skip", **options)
@@ -139,12 +139,12 @@ REPLACED = {
     "on_duplicate": "UPDATE person SET public_id = 'izkpm55j334u' WHERE id < 3",
     "on_invalid": "UPDATE person SET public_id = 'invalid' WHERE id = 1",
 }
-"""Option → what makes it replace ids."""
+"""Option → the statement after which it replaces ids."""
 
 
 @pytest.mark.parametrize("option", REPLACED)
 def test_triggers_and_ids_that_are_replaced(people: People, option: str) -> None:
-    """Ids of a table with triggers for UPDATE are not replaced without consent; those that are skipped stay silent."""
+    """Ids of a table with triggers for UPDATE are not replaced without consent; skipped triggers do not fire."""
     people.add()
     people.run("loosen_public_id")
     people.execute(REPLACED[option])
@@ -161,7 +161,7 @@ def test_triggers_and_ids_that_are_replaced(people: People, option: str) -> None
 
 @on("mysql", "mariadb")
 def test_triggers_that_cannot_be_skipped(people: People) -> None:
-    """MySQL and MariaDB cannot leave them out, and nothing is changed."""
+    """MySQL and MariaDB cannot skip triggers: ``"skip"`` is refused, and nothing is changed."""
     create_trigger(people)
 
     with pytest.raises(MigrationRefused, match="cannot skip the trigger note_change"):
@@ -181,7 +181,7 @@ def test_triggers_that_cannot_be_skipped(people: People) -> None:
     indirect=["database"],
 )
 def test_triggers_that_would_not_fire(people: People, of: str, then: str) -> None:
-    """A trigger is no obstacle if the table has no rows, or if it is for other columns, or not for the session."""
+    """A trigger is no obstacle if the table is empty, or if it is for other columns or does not fire in the session."""
     create_trigger(people, of)
     people.execute(then)
 
@@ -202,7 +202,7 @@ def test_triggers_that_fire_always(people: People) -> None:
 
 @on("postgresql")
 def test_rules(people: People) -> None:
-    """A rule for UPDATE is an obstacle as a trigger is."""
+    """A rule for UPDATE is an obstacle like a trigger."""
     people.execute("CREATE RULE note_rule AS ON UPDATE TO person DO ALSO INSERT INTO changes VALUES (1)")
 
     with pytest.raises(MigrationRefused, match="note_rule"):
@@ -211,7 +211,7 @@ def test_rules(people: People) -> None:
 
 @on("postgresql")
 def test_right_to_skip(people: People, engine: Engine) -> None:
-    """A role that may not skip triggers is refused before anything is changed, with the right that it takes."""
+    """A role that may not skip triggers is refused before anything is changed; the error names the missing right."""
     if (engine.dialect.server_version_info or (0,))[0] < 15:
         pytest.skip("PostgreSQL 15 has the GRANT")
     create_trigger(people)

@@ -1,4 +1,4 @@
-"""The ``public-id`` command, inside this process and as a process of its own."""
+"""The ``public-id`` command, in this process and as a separate process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def url(engine: Engine) -> str:
 
 
 def filled(engine: Engine, table: Table) -> int:
-    """How many rows have an id."""
+    """Return how many rows have an id."""
     with engine.connect() as connection:
         return connection.scalar(sql_select(func.count(table.c.public_id))) or 0
 
@@ -66,7 +66,7 @@ def filled(engine: Engine, table: Table) -> int:
     ],
 )
 def test_new(arguments: list[Any], format: Format, count: int) -> None:
-    """So many ids of the given format are printed, one on a line, and in order where the format is."""
+    """``new`` prints the given number of ids, one per line, and in order if the format is ordered."""
     result = run("new", *arguments)
     ids = result.stdout.splitlines()
 
@@ -90,7 +90,7 @@ def test_new(arguments: list[Any], format: Format, count: int) -> None:
     ],
 )
 def test_arguments_that_cannot_be_used(arguments: list[str], expected: list[str]) -> None:
-    """An argument that cannot be used is told on stderr, with those that can, and the exit status is 2."""
+    """An unusable argument is reported on stderr, with the valid ones, and the exit status is 2."""
     result = run(*arguments)
 
     assert (result.exit_code, result.stdout) == (2, "")
@@ -116,7 +116,7 @@ FORMATS = [
 
 @pytest.mark.parametrize("format", FORMATS, ids=repr)
 def test_guesses(format: Format) -> None:
-    """The format of an id is among those that are guessed, with prefix and encoding, before any NanoId."""
+    """The guesses for an id include its format, with prefix and encoding, and have a NanoId only at the end."""
     found = {text: [*guesses(text)] for text in format.generate_many(20)}
 
     assert {text: some for text, some in found.items() if format not in some} == {}
@@ -125,7 +125,7 @@ def test_guesses(format: Format) -> None:
 
 
 def test_inspect_many() -> None:
-    """Of ids from the standard input, those that are not well-formed are shown with their lines; the status is 1."""
+    """Malformed ids from the standard input are shown with their lines, and the exit status is 1."""
     good, other = "cus_izkpm55j334u", "cus_izkpm55j334ü"
     result = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\nbad\r\n\n{other}\n{good}")
 
@@ -165,7 +165,7 @@ def test_inspect_many() -> None:
     ],
 )
 def test_inspect(arguments: list[str], status: int, line: str) -> None:
-    """The time of an id, its version, and why it is none, are told; the exit status says if it has the format."""
+    """``inspect`` shows time and version of an id, or why it is malformed; the status tells if it has the format."""
     result = run("inspect", *arguments)
 
     assert result.exit_code == status
@@ -173,7 +173,7 @@ def test_inspect(arguments: list[str], status: int, line: str) -> None:
 
 
 def test_inspect_a_check_digit() -> None:
-    """A check digit that is right is said to be; the guide has one that is not."""
+    """A correct check digit is reported as valid; the guide shows a wrong one."""
     text = NanoId(prefix="cus", check_digit=True).generate()
 
     assert "check digit  valid by ISO 7064 MOD 37,36" in run("inspect", text).stdout
@@ -212,9 +212,9 @@ class Barrel(PublicIdMixin, Base):
 def test_inspect_with_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id: str, url: bool, status: int, line: str
 ) -> None:
-    """With models, the one that has the id is named; with a database, whether a row has it. The key is not shown."""
+    """With models, the matching model is named; with a database, whether a row has the id. The key is not shown."""
     (tmp_path / "depot_models.py").write_text(MODELS)
-    monkeypatch.chdir(tmp_path)  # whose modules are found, as by "python -m"
+    monkeypatch.chdir(tmp_path)  # modules in this folder are found, as by "python -m"
     monkeypatch.delitem(sys.modules, "depot_models", raising=False)
     with sqlite3.connect("depot.db") as connection:
         for name in ("crate", "barrel"):
@@ -238,7 +238,7 @@ def test_inspect_with_models(
     [("NanoId(12)", "7,654,321 "), ("NanoId(1, alphabet='a')", ""), ("NanoId(200, alphabet=BASE62)", ""), ("Ulid", "")],
 )
 def test_budget(format: str, line: str) -> None:
-    """The number of ids that is asked for has a line, and a format with next to no ids, or very many, has a budget."""
+    """``budget`` has a line for the given number of ids, and works for formats with very few or very many ids."""
     result = run("budget", format, "--ids", 7_654_321)
 
     assert result.exit_code == 0
@@ -248,7 +248,7 @@ def test_budget(format: str, line: str) -> None:
 
 @pytest.mark.parametrize("names", [[], ["generic"], ["async"]])
 def test_template(names: list[str]) -> None:
-    """The absolute path of the folder is printed, and Alembic finds what it needs there."""
+    """The absolute path of the template is printed, and Alembic finds the files that it needs there."""
     folder = Path(run("template", *names).stdout.removesuffix("\n"))
 
     assert folder.is_absolute()
@@ -259,7 +259,7 @@ def test_template(names: list[str]) -> None:
 
 
 def test_audit_with_findings(engine: Engine, new_invoices: NewInvoices) -> None:
-    """What is wrong, and what to do, is shown, or both as JSON, with the URL; the exit status is 1."""
+    """``audit`` shows problems and remedies, as text or as JSON with the URL; the exit status is 1."""
     new_invoices(rows=[None] * 2, nullable=True)
 
     result = run("audit", url(engine), "--table", NAME)
@@ -288,7 +288,7 @@ def test_audit_with_findings(engine: Engine, new_invoices: NewInvoices) -> None:
     ],
 )
 def test_audit_with_a_format(engine: Engine, new_invoices: NewInvoices, format: str, status: int, words: str) -> None:
-    """The format of a table may be told; a wrong one is refused."""
+    """``--table-format`` sets the format of a table; without a table, it is refused."""
     new_invoices()
 
     result = run("audit", url(engine), "--table-format", format)
@@ -299,7 +299,7 @@ def test_audit_with_a_format(engine: Engine, new_invoices: NewInvoices, format: 
 
 @on("postgresql", "mysql", "mariadb")
 def test_audit_shows_a_remedy_once(engine: Engine, new_invoices: NewInvoices) -> None:
-    """Statements that mend several problems are shown below the last of them."""
+    """Statements that fix several problems are shown once, below the last of these problems."""
     new_invoices(rows=[], nullable=True, index=False)
 
     shown = run("audit", url(engine), "--table", NAME).stdout
@@ -345,7 +345,7 @@ def test_audit_counts_tables(engine: Engine, new_invoices: NewInvoices, create: 
     ],
 )
 def test_names_of_nothing(engine: Engine, new_invoices: NewInvoices, arguments: list[str], error: str) -> None:
-    """A schema, table or column that is not there is told in one line, and the exit status is 2."""
+    """A schema, table or column that does not exist is reported in one line, and the exit status is 2."""
     new_invoices()
 
     result = run(arguments[0], url(engine), *arguments[1:])
@@ -368,12 +368,12 @@ SECRET = "s3cret-word"
         (f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/x", "postgresql+psycopg://user:***@127.0.0.1:1/x: "),
         (f"postgresql+psycopg://user@127.0.0.1:1/x?password={SECRET}", "postgresql+psycopg://user@127.0.0.1:1/x: "),
         (f"mysql+pymysql://user:{SECRET}@127.0.0.1:1/x?nonsense={SECRET}", "user:***@127.0.0.1:1/x: "),
-        # the driver repeats the value of sslmode
+        # the message of the driver repeats the value of sslmode
         (f"postgresql+psycopg://user@127.0.0.1:1/x?sslpassword={SECRET}&sslmode={SECRET}", "invalid sslmode value"),
     ],
 )
 def test_databases_that_cannot_be_used(text: str, expected: str) -> None:
-    """A URL that leads nowhere is told in one line, without its password."""
+    """An unusable URL is reported in one line, without its password."""
     if "asyncpg" in text:
         pytest.importorskip("asyncpg")
     result = run("audit", text)
@@ -387,7 +387,7 @@ def test_databases_that_cannot_be_used(text: str, expected: str) -> None:
 
 
 def test_backfill(engine: Engine, new_invoices: NewInvoices) -> None:
-    """All rows get an id; what was done goes to stdout, how it goes on to stderr, until the command ends."""
+    """All rows get an id; the result goes to stdout, progress to stderr; the log handler is removed at the end."""
     handlers = [*logging.getLogger("sqlalchemy_public_id").handlers]
     table = new_invoices(rows=[None] * 2_500, nullable=True, type=String(12))
 
@@ -402,7 +402,7 @@ def test_backfill(engine: Engine, new_invoices: NewInvoices) -> None:
 
 @on("sqlite")
 def test_backfill_with_a_format(engine: Engine, new_invoices: NewInvoices) -> None:
-    """The ids have the given format; where the column is made for others, none is taken for granted."""
+    """The ids have the given format; without one, a column that was made for another format is refused."""
     table = new_invoices(rows=[None] * 3, nullable=True)
 
     refused = run("backfill", url(engine), NAME)
@@ -424,14 +424,14 @@ SESSIONS = re.findall(
 
 @pytest.mark.parametrize(("arguments", "expected"), SESSIONS)
 def test_the_guide(arguments: str, expected: str) -> None:
-    """What the guide shows is what the command prints."""
+    """The command prints what the guide shows."""
     lines = run(*shlex.split(arguments)).stdout.splitlines()
 
     assert [line.rstrip() for line in lines] == expected.splitlines()
 
 
 def test_options_of_an_operation() -> None:
-    """The command has an option for whatever a migration can say in Python: each field, and each choice of it."""
+    """The command has an option for each field, and for each of its choices, that a migration has in Python."""
     options = {option.name: option for option in public_id.commands["add"].params}
     fields = {field.name for cls in (PublicIdColumn, Consent, Patience, Pace) for field in dataclasses.fields(cls)}
     choices: dict[str, Any] = {
@@ -473,7 +473,7 @@ def test_help(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_as_a_module() -> None:
-    """``python -m sqlalchemy_public_id.cli`` is the command, which ends without a traceback if its pipe is closed."""
+    """``python -m sqlalchemy_public_id.cli`` runs the command, which ends without a traceback if its pipe is closed."""
     command = f"{sys.executable} -W error -m sqlalchemy_public_id.cli new -n 200000 | head -1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
 
@@ -482,7 +482,7 @@ def test_as_a_module() -> None:
 
 
 def test_completion() -> None:
-    """The script of a shell completes the names of commands."""
+    """Completion in a shell completes the names of commands."""
     command = Path(sys.executable).parent / "public-id"
 
     def ask(**words: str) -> str:
@@ -496,20 +496,20 @@ def test_completion() -> None:
 
 
 SLOWLY = ("--batch-seconds", "0.0001", "--pause", "50")
-"""Batches of a few rows with a rest between them."""
+"""Batches of a few rows, with a pause between them."""
 
 
 @pytest.mark.slow
 @on("sqlite", "postgresql")
 @pytest.mark.parametrize("name", ["backfill", "add"])
 def test_interrupt(engine: Engine, new_invoices: NewInvoices, name: str) -> None:
-    """Ctrl-C ends a backfill after the batch, and what would follow it; the same command goes on from there."""
+    """Ctrl-C ends the command after the current batch, before a later phase; the same command continues from there."""
     table = new_invoices(rows=[None] * 15_000, nullable=True, type=String(12))
     command = [sys.executable, "-m", "sqlalchemy_public_id.cli", name, url(engine), NAME]
     started = subprocess.Popen([*command, *SLOWLY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stderr is not None
     while not started.stderr.readline().startswith(f"{NAME}: "):
-        assert started.poll() is None  # the first batch is not done
+        assert started.poll() is None  # wait until the first batch is done
     started.send_signal(signal.SIGINT)
     _, stderr = started.communicate(timeout=60)
 
@@ -525,7 +525,7 @@ def test_interrupt(engine: Engine, new_invoices: NewInvoices, name: str) -> None
 @on("sqlite")
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
 def test_interrupt_twice(engine: Engine, new_invoices: NewInvoices, before: signal.Handlers) -> None:
-    """The second Ctrl-C ends a backfill at once, without a traceback, also if a shell had it ignored."""
+    """The second Ctrl-C ends a backfill at once, without a traceback, even if the shell made the process ignore it."""
     new_invoices(rows=[None] * 15_000, nullable=True, type=String(12))
     command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "backfill", url(engine), NAME, "--pause", "5000"]
     with subprocess.Popen(
@@ -536,7 +536,7 @@ def test_interrupt_twice(engine: Engine, new_invoices: NewInvoices, before: sign
         preexec_fn=lambda: signal.signal(signal.SIGINT, before),
     ) as started:
         assert started.stderr is not None
-        started.stderr.readline()  # the first batch is done; now there is a long rest
+        started.stderr.readline()  # the first batch is done, and a long pause follows
         started.send_signal(signal.SIGINT)
         assert "Ctrl-C again stops at once" in started.stderr.readline()
         started.send_signal(signal.SIGINT)
@@ -566,7 +566,7 @@ def test_missing_extra() -> None:
 
 @pytest.mark.slow
 def test_nothing_is_imported_that_is_not_needed() -> None:
-    """The drivers and Alembic are imported by what needs them alone."""
+    """The drivers and Alembic are imported only by the commands that need them."""
     program = (
         "import sys\nfrom sqlalchemy_public_id.cli.commands import public_id\n"
         "unwanted = {'numpy', 'psycopg', 'pymysql', 'alembic'}\n"

@@ -1,4 +1,4 @@
-"""A whole migration from the command line: one table and many, pauses, and what the exit status says."""
+"""A whole migration from the command line: one table and many, pauses, and the exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.backend
 
 SERVERS = ("postgresql", "mysql", "mariadb")
 DONE, REFUSED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
-"""The exit status."""
+"""The exit statuses."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def people(engine: Engine) -> Iterator[People]:
 
 @pytest.fixture(autouse=True)
 def url(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of the database, which is in the environment, too."""
+    """The URL of the database, which is also in the environment."""
     text = engine.url.render_as_string(hide_password=False)
     monkeypatch.setenv("DATABASE_URL", text)
     return text
@@ -61,7 +61,7 @@ def test_phases(people: People) -> None:
 
 
 def test_add(people: People) -> None:
-    """``add`` does all of it, with the options of the operation, and a second time nothing."""
+    """``add`` runs all phases, with the options of the operation; a second run changes nothing."""
     people.options["format"] = NanoId(prefix="per")
     done = run("add", "person", "--format", "NanoId(prefix='per')", "--lock-timeout", "2", "--batch-seconds", "0.1")
     again = run("add", "person", "--format", "NanoId(prefix='per')")
@@ -73,7 +73,7 @@ def test_add(people: People) -> None:
 
 
 def test_url_of_the_environment(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first argument is the URL if it contains ``://``; otherwise it is that of DATABASE_URL."""
+    """The first argument is the URL if it contains ``://``; otherwise DATABASE_URL is used."""
     from_the_environment = run("plan", "person")
     assert run("audit", "--table", "person").exit_code == DONE
     monkeypatch.delenv("DATABASE_URL")
@@ -86,7 +86,7 @@ def test_url_of_the_environment(people: People, url: str, monkeypatch: pytest.Mo
 
 
 def test_refusals(people: People) -> None:
-    """What stands in the way, or is left to do, is the status 1; a table that is not there, or no table, is 2."""
+    """An obstacle or unfilled rows exit with 1; a column or table that does not exist, or no table argument, with 2."""
     early = [run(*words, "person") for words in (["contract"], ["loosen"], ["loosen", "--dry-run"])]
     run("expand", "person")
     people.execute("UPDATE person SET public_id = NULL")
@@ -106,7 +106,7 @@ def test_refusals(people: People) -> None:
 
 @on(*SERVERS)
 def test_locked_table(people: People) -> None:
-    """A table that others keep locked is the status 1, and the error names what to look for."""
+    """If another session keeps the table locked, the exit status is 1, and the error says what to look for."""
     with people.engine.begin() as connection:
         connection.execute(text("SELECT count(*) FROM person"))
         locked = run("expand", "person", "--attempts", "1", "--lock-timeout", "0.2")
@@ -117,7 +117,7 @@ def test_locked_table(people: People) -> None:
 
 
 def test_dry_run(people: People) -> None:
-    """``--dry-run`` prints the steps of this phase, or what stands in its way, and changes nothing."""
+    """``--dry-run`` prints the steps of the phase, or its obstacles, and changes nothing."""
     steps = run("expand", "person", "--dry-run")
 
     assert steps.exit_code == DONE
@@ -133,7 +133,7 @@ def test_dry_run(people: People) -> None:
 
 
 def test_drop_asks(people: People) -> None:
-    """``drop`` loses ids, and asks first; any answer but yes leaves them."""
+    """``drop`` asks before it deletes ids; any answer but yes keeps them."""
     people.add()
 
     assert run("drop", "person", given="n\n").exit_code == REFUSED
@@ -146,7 +146,7 @@ def test_drop_asks(people: People) -> None:
 
 
 def test_pause_file(people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the file exists, no batch begins; the log says so, once."""
+    """While the pause file exists, no batch begins; the log says so, once."""
     people.run("expand_public_id")
     pause = tmp_path / "pause"
     pause.touch()
@@ -169,7 +169,7 @@ def test_pause_file(people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @on("sqlite")
 def test_max_lag(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``--max-lag`` is how far the replica may be behind."""
+    """``--max-lag`` is the number of seconds that the replica may be behind."""
     asked: list[tuple[float, str]] = []
 
     def lag(wait: MaxLag, connection: Connection) -> float:
@@ -185,12 +185,12 @@ def test_max_lag(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 @on(*SERVERS)
 def test_max_load(people: People) -> None:
-    """``--max-load`` waits while others execute more statements, and continues after them."""
+    """``--max-load`` waits while other sessions execute more statements than that, and then continues."""
     people.run("expand_public_id")
     sleep = "SELECT pg_sleep(3)" if people.engine.name == "postgresql" else "SELECT SLEEP(3)"
     workers = [
         threading.Thread(target=people.execute, args=(sleep,)) for _ in range(14)
-    ]  # with one more, as many as the pool has
+    ]  # with one more connection, as many as the pool allows
     for worker in workers:
         worker.start()
     time.sleep(1)
@@ -208,7 +208,7 @@ def test_max_load(people: People) -> None:
 
 @on("sqlite")
 def test_load_of_sqlite(people: People) -> None:
-    """SQLite does not tell its load: ``--max-load`` is refused before the first batch."""
+    """SQLite does not report its load, so ``--max-load`` is refused before the first batch."""
     people.run("expand_public_id")
     result = run("backfill", "person", "--max-load", "3")
 
@@ -220,7 +220,7 @@ def test_load_of_sqlite(people: People) -> None:
 
 @on("postgresql")
 def test_replica_that_does_not_answer(people: People) -> None:
-    """A replica that cannot be reached counts as behind; a server that replicates nothing is refused."""
+    """A replica that cannot be reached counts as behind; a server that is not a replica is refused."""
     gone = create_engine(people.engine.url.set(port=1))
     with people.engine.connect() as connection:
         assert MaxLag(gone)(connection)
@@ -230,7 +230,7 @@ def test_replica_that_does_not_answer(people: People) -> None:
 
 @on("postgresql")
 def test_load_that_is_hidden(people: People) -> None:
-    """PostgreSQL hides what other roles do: the error says which right is missing, and nothing is filled."""
+    """PostgreSQL hides the statements of other roles from this one, and the error names the missing right."""
     with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("DROP ROLE IF EXISTS public_id_blind"))
         connection.execute(text("CREATE ROLE public_id_blind"))
@@ -270,7 +270,7 @@ MANY = [f"many_{number}" for number in range(6)]
 
 @pytest.fixture
 def many(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, People]]:
-    """Six tables that models describe, and one that no model has."""
+    """Six tables that models describe, and one that no model describes."""
     tables = {name: People(engine, name, format=NanoId(prefix=f"m{name[-1]}")) for name in [*MANY, "other"]}
     _drop(tables)
     for table in tables.values():
@@ -285,7 +285,7 @@ def many(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def _drop(tables: dict[str, People]) -> None:
     for table in tables.values():
         table.execute(f"DROP TABLE IF EXISTS {table.table}")
-    tables["other"].drop()  # and the functions
+    tables["other"].drop()  # also drops the functions
 
 
 def _is_complete(table: People) -> bool:
@@ -296,7 +296,7 @@ OF_MODELS = ("--all", "--models", "many_models:Base")
 
 
 def test_all_tables_of_models(many: dict[str, People]) -> None:
-    """``--all --models`` is for each table of the models with public ids, with its format, and for no other one."""
+    """``--all --models`` works on each table of the models with public ids, with its format, and on no other table."""
     codes = [run(phase, *OF_MODELS, "--jobs", 3).exit_code for phase in ("expand", "backfill", "contract")]
 
     assert codes == [DONE] * 3
@@ -307,7 +307,7 @@ def test_all_tables_of_models(many: dict[str, People]) -> None:
 
 
 def test_error_of_one_table(many: dict[str, People]) -> None:
-    """A table that cannot be changed does not stop the others; the same command continues when it can."""
+    """A table that cannot be migrated does not stop the others; the same command migrates it once it can be."""
     many["many_2"].execute("CREATE INDEX uq_many_2_public_id ON many_2 (name)")
     result = run("add", *OF_MODELS, "--jobs", 2)
 
@@ -324,7 +324,7 @@ def test_error_of_one_table(many: dict[str, People]) -> None:
 
 
 def test_all_needs_models(many: dict[str, People]) -> None:
-    """No command changes a table that nobody has named: ``--all`` needs models, which describe the column."""
+    """No command changes a table that is not named: ``--all`` needs models, which describe the columns."""
     without = run("expand", "--all")
     described = run("expand", *OF_MODELS, "--format", "NanoId")
     unknown = run("expand", "other", "--models", "many_models:Base")
@@ -337,7 +337,7 @@ def test_all_needs_models(many: dict[str, People]) -> None:
 
 
 def test_plan_of_a_schema(many: dict[str, People]) -> None:
-    """``plan --all`` has a line for each table, and the obstacles of all of them."""
+    """``plan --all`` prints a line for each table, and the obstacles of all tables."""
     many["many_1"].add()
     many["many_4"].execute("CREATE INDEX uq_many_4_public_id ON many_4 (name)")
     result = run("plan", "--all")
@@ -357,7 +357,7 @@ def test_plan_of_a_schema(many: dict[str, People]) -> None:
 
 @on("sqlite")
 def test_plan_of_a_table_that_cannot_be_read(many: dict[str, People]) -> None:
-    """A table that cannot be examined is one more line, and the others are examined."""
+    """A table that cannot be examined gets a line of its own, and the other tables are examined."""
     result = run("plan", "many_0", "gone", "many_1", "--output", "table")
 
     assert result.exit_code == REFUSED
@@ -367,7 +367,7 @@ def test_plan_of_a_table_that_cannot_be_read(many: dict[str, People]) -> None:
 
 @on(*SERVERS)
 def test_collation(people: People) -> None:
-    """``--collation bytes`` changes the collation of a column that exists, which otherwise stays."""
+    """``--collation bytes`` changes the collation of an existing column, which otherwise stays."""
     people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
     changed = {"postgresql": 'COLLATE "C"'}.get(people.engine.name, "ascii_bin")
 

@@ -1,4 +1,4 @@
-"""What the catalog says of a column does not depend on the driver."""
+"""Every driver reads the same state of a column from the catalog."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(connection: Connection) -> State:
 
 
 def test_every_driver_reads_the_same(async_engine: AsyncEngine, new_engine: Callable[..., Engine]) -> None:
-    """The state of a column is that which the synchronous driver reads: asyncpg has bytes for "char"."""
+    """Each driver reads the same state as the synchronous one, although asyncpg returns the type "char" as bytes."""
     database = async_engine.url.get_backend_name()
     driver = servers.SYNC[database].replace("sqlite", "pysqlite")
     engine = new_engine(database, url=async_engine.url.set(drivername=f"{database}+{driver}"))

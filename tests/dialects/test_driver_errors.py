@@ -1,4 +1,4 @@
-"""What errors of drivers say, without a server: the fate of the transaction, a refused duplicate, missing rights."""
+"""What errors of drivers say, without a server: the outcome of the transaction, a duplicate, missing rights."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class OfPsycopg(Exception):
 
 
 def of_psycopg_alone(message: str) -> Exception:
-    """The error of psycopg that comes without an answer of the server."""
+    """Return an error that psycopg raises by itself, without an answer of the server."""
     return type("OperationalError", (Exception,), {"sqlstate": None, "pgresult": None, "pgconn": None})(message)
 
 
 def of_mysql(code: int, message: str = "…") -> Exception:
-    """An error of PyMySQL, mysqlclient and asyncmy."""
+    """Return an error of PyMySQL, mysqlclient and asyncmy."""
     return Exception(code, message)
 
 
 def of_mariadb_connector(code: int, message: str) -> Exception:
-    """An error that has the number as an attribute."""
+    """Return an error of MariaDB Connector, which has the number as an attribute."""
     return type("OfMariaDBConnector", (Exception,), {"errno": code})(message)
 
 
 def of_mysql_connector(code: int, message: str) -> Exception:
-    """An error with a text in ``args`` that begins with the number."""
+    """Return an error of MySQL Connector, with a text in ``args`` that begins with the number."""
     made = type("OfMySQLConnector", (Exception,), {"errno": code, "msg": message})
     error: Exception = made(code, f"{code} (HY000): {message}", "HY000")
     return error
 
 
-# --- the fate of the transaction
+# --- the outcome of the transaction
 
 RETRY = "Lock deadlock; Retry transaction"
 LOST_LOCK = f"Got error 149 - {RETRY!r} during COMMIT"
@@ -100,7 +100,7 @@ OUTCOMES: list[tuple[Traits, Exception, Outcome]] = [
     ids=[f"{type(traits).__name__} {error.args}" for traits, error, _ in OUTCOMES],
 )
 def test_outcomes(traits: Traits, error: Exception, expected: Outcome) -> None:
-    """Each database's traits tell from an error what became of the transaction."""
+    """The traits of each database derive the outcome of the transaction from the error."""
     assert traits.outcome(error) is expected
 
 
@@ -118,7 +118,7 @@ def test_outcomes(traits: Traits, error: Exception, expected: Outcome) -> None:
     ids=str,
 )
 def test_steps_of_migrations(cause: Exception, expected: bool) -> None:
-    """A step or a batch is tried again after locks and refused commits, and not on a server that is read-only."""
+    """A step or a batch is tried again after lock errors and refused commits, but not on a read-only server."""
     assert can_be_retried(OperationalError("…", {}, cause), mysql.dialect()) is expected
 
 
@@ -136,7 +136,7 @@ CODES = {
 
 @pytest.mark.parametrize("cause", CODES.values(), ids=CODES)
 def test_drivers(cause: Exception) -> None:
-    """The code is found where each driver keeps it."""
+    """The error code is found where each driver keeps it."""
     assert is_retryable(OperationalError("…", {}, cause))
 
 
@@ -154,7 +154,7 @@ OTHERS: dict[str, BaseException] = {
 @pytest.mark.parametrize("error", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_other_errors(error: BaseException, idempotent: bool) -> None:
-    """Whatever else was raised is no reason to run the transaction again."""
+    """Any other error is no reason to run the transaction again."""
     assert not is_retryable(error, idempotent=idempotent)
 
 
@@ -168,12 +168,12 @@ def test_other_errors(error: BaseException, idempotent: bool) -> None:
     ids=str,
 )
 def test_unknown_outcome(error: OperationalError) -> None:
-    """A transaction that may have been committed is run again only if that does no harm."""
+    """A transaction that may have been committed is run again only if it is idempotent."""
     assert (is_retryable(error), is_retryable(error, idempotent=True)) == (False, True)
 
 
 def test_hidden_error() -> None:
-    """An error behind another one, such as that of a savepoint that went with its transaction, is seen."""
+    """An error that another one hides, such as that of a lost savepoint, is found."""
     error = OperationalError("…", {}, Exception("no such savepoint"))
     assert not is_retryable(error)
     error.__context__ = OperationalError("…", {}, Exception("database is locked"))
@@ -199,7 +199,7 @@ def test_hidden_error() -> None:
     ],
 )
 def test_entry_of_postgresql(detail: str | None, entry: tuple[str, str] | None) -> None:
-    """Column and value are read from the detail in whatever language, if there is one way to read it."""
+    """Column and value are read from the detail in any language, unless the detail is ambiguous."""
     of_pg8000 = Exception({"C": "23505", "n": "uq_user_public_id", "D": detail})
     # SQLAlchemy's adapter wraps asyncpg's own error, which has the detail
     of_asyncpg = type("OfAdapter", (Exception,), {"sqlstate": "23505"})()
@@ -212,7 +212,7 @@ def test_entry_of_postgresql(detail: str | None, entry: tuple[str, str] | None) 
 
 @pytest.mark.parametrize("make", [of_mysql, of_mariadb_connector, of_mysql_connector])
 def test_index_of_mysql(make: Any) -> None:
-    """The index is read from the message, wherever the driver keeps it."""
+    """The name of the index is read from the message, wherever the driver keeps it."""
     violation = MySQL().violation(make(1062, "Duplicate entry 'a1b2c3' for key 'user.uq_user_public_id'"))
 
     assert violation is not None
@@ -220,7 +220,7 @@ def test_index_of_mysql(make: Any) -> None:
 
 
 def test_another_error_is_no_violation() -> None:
-    """A foreign key that points nowhere is none, whatever its detail looks like."""
+    """A violation of a foreign key is no duplicate, whatever its detail looks like."""
     assert PostgreSQL().violation(OfPsycopg("23503", "Key (user_id)=(7) is not present.")) is None
     assert MySQL().violation(of_mysql(1452, "a foreign key constraint fails")) is None
 
@@ -241,5 +241,5 @@ def test_another_error_is_no_violation() -> None:
     ],
 )
 def test_missing_rights(traits: Traits, error: Exception | None, expected: bool) -> None:
-    """A role that may not read is told from other errors."""
+    """A missing right is distinguished from other errors."""
     assert traits.is_permission_error(error) is expected

@@ -1,4 +1,4 @@
-"""Dialects of other packages that are children of SQLAlchemy's, under a name of their own: ``auroradsql``, say."""
+"""Dialects of other packages that inherit from SQLAlchemy's under another name, such as ``auroradsql``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Invoice(PublicIdMixin, Base):
 
 
 class Payment(PublicIdMixin, Base):
-    """Has a foreign key that takes the type of the key."""
+    """A model whose foreign key takes the type of the key."""
 
     __tablename__ = "payment"
     invoice_id: Mapped[int] = mapped_column(ForeignKey("invoice.id"))
@@ -47,7 +47,7 @@ class Letter(PublicIdMixin, Base):
 
 
 def child_of(name: str, *parents: Any) -> Any:
-    """A dialect of another package, whose parents are SQLAlchemy's."""
+    """Create a dialect as another package would, which inherits from SQLAlchemy's *parents*."""
     return type(name.title().replace("_", ""), parents, {"name": name, "supports_statement_cache": True})
 
 
@@ -56,7 +56,7 @@ OtherMySQL = child_of("other_mysql", MySQLDialect_pymysql)
 OtherMariaDB = child_of("other_mariadb", MariaDBDialect, MySQLDialect_pymysql)
 OtherSQLite = child_of("other_sqlite", SQLiteDialect_pysqlite)
 NAMESAKE = child_of("postgresql", DefaultDialect)
-"""It is called as SQLAlchemy's, and is no child of it."""
+"""A dialect that has the name of SQLAlchemy's, but does not inherit from it."""
 
 CHILDREN = {"postgresql": OtherPostgreSQL, "mysql": OtherMySQL, "mariadb": OtherMariaDB, "sqlite": OtherSQLite}
 for attribute, child in [pair for pair in globals().items() if pair[0].startswith("Other")]:
@@ -70,12 +70,12 @@ def ddl(model: type[Any], dialect: Any) -> str:
 
 @pytest.mark.parametrize("model", [Invoice, Letter, Payment])
 def test_types(database: str, engine: Engine, model: type[Any]) -> None:
-    """The columns of a child have the types of its family."""
+    """The columns have the same types on a child dialect as in its family."""
     assert ddl(model, engine.dialect) == ddl(model, CHILDREN[database]())
 
 
 def test_cast_to_the_type_of_a_key(database: str, engine: Engine) -> None:
-    """A CAST to the type of the key names the same type on a child."""
+    """A CAST to the type of the key names the same type on a child dialect."""
     key = cast(literal(1), Invoice.__table__.c.id.type)
     wanted = {"postgresql": "BIGINT", "sqlite": "INTEGER"}.get(database, "UNSIGNED INTEGER")
 
@@ -84,19 +84,19 @@ def test_cast_to_the_type_of_a_key(database: str, engine: Engine) -> None:
 
 
 def test_a_key_is_an_integer() -> None:
-    """What looks at the types of a model, as other libraries do, finds that the key is a BigInteger."""
+    """Code that inspects the types of a model, as other libraries do, finds that the key is a BigInteger."""
     assert isinstance(inspect(Payment).columns.invoice_id.type, BigInteger)
 
 
 def test_types_of_a_namesake() -> None:
-    """A dialect of another family has the types of an unknown database, although its name is a known one."""
+    """A dialect that only has the name of a known one gets the types of an unknown database."""
     assert "public_id VARCHAR(19) NOT NULL" in ddl(Letter, NAMESAKE())
     assert "COLLATE" not in ddl(Letter, NAMESAKE())
 
 
 @pytest.mark.parametrize("name", ["cockroachdb", "auroradsql"])
 def test_types_of_a_child_that_differs(name: str) -> None:
-    """A child that is known to differ from its family has types of its own, and is not guarded."""
+    """A child dialect that is known to differ from its family has its own types, and its collisions are not retried."""
     child = child_of(name, PGDialect_psycopg)()
 
     assert "public_id UUID NOT NULL" in ddl(Invoice, child)
@@ -107,7 +107,7 @@ def test_types_of_a_child_that_differs(name: str) -> None:
 def test_collisions(
     database: str, engine: Engine, create: Callable[[MetaData], None], new_engine: Callable[..., Engine]
 ) -> None:
-    """A collision is retried on a child, as on every database of its family."""
+    """A collision is retried on a child dialect, as on every database of its family."""
     create(Base.metadata)
     with Session(new_engine(database, engine.url.set(drivername=f"{CHILDREN[database].name}+own"))) as session:
         [first] = flush(session, Invoice, [{}])

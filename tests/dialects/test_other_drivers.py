@@ -69,7 +69,7 @@ def test_collisions(
     driver: str,
     write: ways.Way,
 ) -> None:
-    """A collision is retried, whatever driver reports it."""
+    """A collision is retried, whichever driver reports it."""
     pytest.importorskip(module)
     create(Base.metadata)
     with Session(new_engine(database, url_of(database, driver))) as session:
@@ -93,7 +93,7 @@ def test_text_that_is_null_in_an_array(database: str, create: Create, new_engine
 
 @on("postgresql")
 def test_driver_that_does_not_count(database: str, create: Create, new_engine: Callable[..., Engine]) -> None:
-    """Rows that PostgreSQL may have left out are an error, if the driver does not tell how many it has stored."""
+    """Rows that PostgreSQL may have skipped raise an error if the driver does not count the stored rows."""
     psycopg = pytest.importorskip("psycopg")
     uncounted = type("Uncounted", (psycopg.Cursor,), {"rowcount": -1})
     create(Base.metadata)
@@ -105,7 +105,7 @@ def test_driver_that_does_not_count(database: str, create: Create, new_engine: C
 
 
 class NoClasses(SQLiteDialect_pysqlite):
-    """A dialect whose driver has one class of errors, as libsql has."""
+    """A dialect whose driver has a single class of errors, like libsql."""
 
     supports_statement_cache = True
     driver = "no_classes"
@@ -116,7 +116,7 @@ class NoClasses(SQLiteDialect_pysqlite):
 
 
 class NoNumbers(MySQLDialect_pymysql):
-    """A dialect whose driver keeps the number of an error for itself."""
+    """A dialect whose driver does not expose the number of an error."""
 
     supports_statement_cache = True
     driver = "no_numbers"
@@ -148,10 +148,10 @@ def test_warning(
     missing: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A driver by which collisions cannot be retried is a warning, once, that says what is missing."""
+    """A driver with which collisions cannot be retried logs a warning, once, that says what is missing."""
     create(Base.metadata)
     engine = new_engine(database, url_of(database, driver))
-    if database == "sqlite":  # a new file
+    if database == "sqlite":  # a new file, without tables
         Base.metadata.create_all(engine)
     for _ in range(2):
         with Session(engine) as session:

@@ -1,4 +1,4 @@
-"""Servers that speak the protocol of MySQL and are none: OceanBase, from ``pip install pylibseekdb``."""
+"""Servers that speak the protocol of MySQL but are not MySQL: OceanBase, from ``pip install pylibseekdb``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sqlalchemy_public_id import Uuid7
 
 @pytest.mark.slow
 def test_group_replication_without_its_later_variables(tmp_path: Path) -> None:
-    """A migration runs where ``group_replication_single_primary_mode`` is off and there is no ``…_consistency``.
+    """A migration runs where ``group_replication_single_primary_mode`` is off and ``…_consistency`` does not exist.
 
-    So it is on OceanBase, and on MySQL 8.0.13.
+    This is the case on OceanBase, and on MySQL 8.0.13.
     """
     seekdb = pytest.importorskip("pylibseekdb")
     here = Path.cwd()
-    os.chdir(tmp_path)  # it writes to the folder that it is started in
+    os.chdir(tmp_path)  # the server writes to the current folder
     try:
         instance = seekdb.open(str(tmp_path / "seek.db"))
         socket = seekdb.connection_options()["unix_socket"]

@@ -51,7 +51,7 @@ def balances(engine: Engine) -> list[int]:
 
 @contextmanager
 def lost_at_commit(engine: Engine, other: Engine, *, committed: bool) -> Iterator[None]:
-    """End the connection that is the first to commit, before it hears an answer: *committed* after all, or not."""
+    """End the connection that commits first before it gets an answer, with its transaction *committed* or not."""
     left = [engine]
 
     def committing(connection: Connection) -> None:
@@ -59,7 +59,7 @@ def lost_at_commit(engine: Engine, other: Engine, *, committed: bool) -> Iterato
             left.pop()
             if committed:
                 connection.connection.commit()
-            # this begins another transaction then, or psycopg would have no COMMIT to send
+            # number_of() begins another transaction, without which psycopg would send no COMMIT
             kill(other, number_of(connection))
 
     event.listen(engine, "commit", committing)
@@ -70,9 +70,9 @@ def lost_at_commit(engine: Engine, other: Engine, *, committed: bool) -> Iterato
 @on(*SERVERS)
 @pytest.mark.parametrize("is_nested", [False, True], ids=["transaction", "savepoint"])
 def test_deadlocks(engine: Engine, is_nested: bool) -> None:
-    """Two transactions that change two rows in opposite orders are both done, one of them twice.
+    """Two transactions that update two rows in opposite order both complete, one of them on its second attempt.
 
-    The deadlock is seen although ``begin_nested()`` has failed after it, because its savepoint was gone.
+    The deadlock is recognized although ``begin_nested()`` failed after it, because its savepoint was gone.
     """
     with Session(engine) as session:
         session.add_all([Account(public_id=ID, balance=0), Account(public_id=OTHER_ID, balance=0)])
@@ -102,7 +102,7 @@ def test_deadlocks(engine: Engine, is_nested: bool) -> None:
 
 @on("postgresql")
 def test_serialization_failures(database: str, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """A transaction whose snapshot has become too old begins again, and sees the new state."""
+    """A transaction whose snapshot is too old is run again, and sees the new state."""
     with Session(engine) as session:
         session.add(Account(public_id=ID, balance=0))
         session.commit()
@@ -129,7 +129,7 @@ LOCK["mariadb"] = LOCK["mysql"]
 
 @contextmanager
 def locked(engine: Engine, impatient: Engine) -> Iterator[Connection]:
-    """Keep the table locked, for *impatient* to run into; until the connection is rolled back."""
+    """Keep the table locked until the connection is rolled back, so that *impatient* waits for it in vain."""
     if engine.name != "sqlite":
         event.listen(impatient, "connect", lambda raw, _: raw.cursor().execute("SET innodb_lock_wait_timeout = 1"))
     with engine.connect() as connection:
@@ -139,7 +139,7 @@ def locked(engine: Engine, impatient: Engine) -> Iterator[Connection]:
 
 @on("sqlite", "mysql", "mariadb")
 def test_locks_that_are_waited_for_in_vain(database: str, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """A transaction that could not get a lock in time is run again."""
+    """A transaction that does not get a lock in time is run again."""
     impatient = new_engine(database, engine.url, connect_args={"timeout": 0} if database == "sqlite" else {})
     calls = []
 
@@ -160,7 +160,7 @@ def test_locks_that_are_waited_for_in_vain(database: str, engine: Engine, new_en
 def test_connections_lost_during_the_commit(
     database: str, committed: bool, engine: Engine, new_engine: Callable[..., Engine]
 ) -> None:
-    """Nobody knows what became of the transaction, so there is no second attempt."""
+    """A transaction whose outcome is unknown is not run again."""
     calls = []
 
     def add(session: Session) -> None:
@@ -178,7 +178,7 @@ def test_connections_lost_during_the_commit(
 @pytest.mark.parametrize("committed", [False, True], ids=["not committed", "committed"])
 @on(*SERVERS)
 def test_idempotent(database: str, committed: bool, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """What may be repeated is run again after a COMMIT with an unknown end, and makes one row."""
+    """An idempotent transaction is run again after a COMMIT with an unknown outcome, and inserts one row."""
     created = []
 
     def add(session: Session) -> None:

@@ -33,7 +33,7 @@ class Invoice(PublicIdMixin, Base):
 
 @pytest.fixture
 def app(engine: Engine, create: Callable[[MetaData], None], new_engine: Callable[..., Engine]) -> Iterator[Engine]:
-    """An engine of a user who may read and insert, and nothing else."""
+    """An engine for a user who may SELECT and INSERT, and nothing else."""
     create(Base.metadata)
     with engine.begin() as connection:
         connection.execute(insert(Invoice).values(public_id=A))
@@ -44,7 +44,7 @@ def app(engine: Engine, create: Callable[[MetaData], None], new_engine: Callable
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("rows", [1, 3, 30])
 def test_select_and_insert(app: Engine, rows: int) -> None:
-    """SELECT and INSERT are enough: for collisions of each kind of INSERT, references, repetitions and lookups."""
+    """SELECT and INSERT are enough for collisions of each kind of INSERT, for references, repetitions and lookups."""
     with Session(app) as session:
         client = Client()
         session.add(client)

@@ -1,7 +1,7 @@
 """Faults in the driver of a real database: a connection, a cursor or a COMMIT fails, before or after its effect.
 
 :class:`Driver` stands between SQLAlchemy and the connections of an engine. It counts the calls that can fail, and lets
-some of them meet trouble. What a server can refuse, the server itself refuses, so that the transaction is in the state
+some of them fail. The server itself raises each error that it can raise, so that the transaction is in the state
 that the real error leaves.
 """
 
@@ -22,7 +22,7 @@ class TimeLimit(Exception):
 
 
 RAISED: dict[str, type[BaseException]] = {"interrupt": KeyboardInterrupt, "limit": TimeLimit}
-"""Trouble that a signal makes → the exception."""
+"""Trouble that a signal causes → the exception that is raised."""
 _CONFLICTS = {
     "sqlite": ("lock timeout",),
     "postgresql": ("deadlock", "serialization", "lock timeout"),
@@ -34,12 +34,12 @@ _INSERTS = {
     "other unique": "INSERT INTO item (public_id, code, marker) VALUES ('zz', 1, -1)",
     "missing value": "INSERT INTO item (public_id) VALUES ('zz')",
 }
-"""Trouble → what the database refuses as it refuses the INSERT of a program, for its id or for another column."""
+"""Trouble → an INSERT that the database refuses like that of a program, for its id or for another column."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A call that fails: its number in the history, what happens, and whether the call has had its effect."""
+    """A fault at a call: the number of the call in the history, the trouble, and whether it comes after the effect."""
 
     call: int
     trouble: str
@@ -48,7 +48,7 @@ class Fault:
 
 @dataclass
 class Call:
-    """A call of the driver, the statement with its parameters, and the error."""
+    """A call of the driver: its name, the statement with its parameters, and the outcome."""
 
     name: str
     text: str = ""
@@ -56,17 +56,17 @@ class Call:
 
     @property
     def undoes(self) -> bool:
-        """True for a savepoint, and for a lock that is not on rows: a server refuses neither."""
+        """True for savepoint statements, and for locks that are not on rows: a server refuses neither."""
         return self.text.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK TO")) or "_LOCK(" in self.text.upper()
 
     @property
     def is_cleanup(self) -> bool:
-        """True for a call that only undoes or frees: its error may be hidden by the one before it."""
+        """True for a call that only rolls back or frees, whose error may be hidden by an earlier one."""
         return self.name in {"rollback", "close"} or self.text.startswith("ROLLBACK TO") or self.frees
 
     @property
     def frees(self) -> bool:
-        """True for the empty statement, which frees the one before it on SQLite."""
+        """True for the empty statement, which frees the previous statement on SQLite."""
         return self.name == "execute" and not self.text
 
     def troubles(self, database: str) -> Iterator[tuple[str, bool]]:
@@ -76,13 +76,13 @@ class Call:
             yield from ((trouble, False) for trouble in (*taken, *_CONFLICTS[database]))
         for trouble in ("lost", *RAISED):
             yield trouble, True
-            if self.name != "close":  # a connection that is not closed keeps its locks until it is garbage
+            if self.name != "close":  # a connection that is not closed keeps its locks until it is garbage-collected
                 yield trouble, False
 
 
 @dataclass
 class Incident:
-    """An error that the driver has raised, the call, and the fault unless the database has refused the call itself."""
+    """An error that the driver has raised, its call, and its fault, which is None if the database refused the call."""
 
     error: BaseException
     call: Call
@@ -93,7 +93,7 @@ class Incident:
 
 @dataclass
 class Driver:
-    """The driver of an engine: the calls of a history and what became of them."""
+    """The driver of an engine, which records the calls of a history and their errors."""
 
     engine: Engine
     faults: dict[int, Fault] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Driver:
     connections: list[Connection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        with self.engine.connect():  # a first one, of which some drivers ask for the types of the server
+        with self.engine.connect():  # on the first connection, some drivers query the types of the server
             pass
         self.engine.dispose()
         event.listen(self.engine, "do_connect", self._connect)
@@ -118,7 +118,7 @@ class Driver:
         return connection
 
     def start(self, faults: Iterable[Fault]) -> None:
-        """Forget the last history, and begin to count."""
+        """Forget the previous history, and begin to count."""
         self.faults = {fault.call: fault for fault in faults}
         self.calls, self.incidents, self.connections = [], [], []
 
@@ -141,7 +141,7 @@ class Driver:
 
     def _fail(self, made: Call, trouble: str, connection: Connection, cursor: Any) -> NoReturn:
         if self.engine.name == "sqlite" and cursor is not None:
-            cursor.execute("")  # which keeps locks of a connection that is closed: SQLAlchemy does not free it
+            cursor.execute("")  # frees the statement, whose locks would outlive the closed connection
         if trouble in RAISED:
             raise RAISED[trouble](trouble)
         if made.name == "connect":
@@ -154,10 +154,10 @@ class Driver:
         refuse(self.engine, cursor, trouble)
 
     def _taken_ids(self, error: BaseException, made: Call, raw: Any) -> frozenset[str]:
-        """Return the ids that a duplicate is about."""
+        """Return the ids that were refused as duplicates."""
         if not isinstance(error, self.engine.dialect.loaded_dbapi.IntegrityError) or "public_id" not in str(error):
             return frozenset()
-        if self.engine.name == "sqlite":  # which does not tell the values
+        if self.engine.name == "sqlite":  # its error does not have the values
             own = re.findall(r"'([0-9a-f]{2})'", made.text.partition("\n")[2])
             stored = {each for (each,) in raw.execute("SELECT public_id FROM item")}
             return frozenset(each for each in own if each in stored or own.count(each) > 1)
@@ -165,7 +165,7 @@ class Driver:
 
 
 class _Failing:
-    """An object of the driver, of which some calls can fail. All else is the driver's own."""
+    """A wrapper around an object of the driver, on which some calls can fail."""
 
     can_fail: tuple[str, ...]
     raw: Any
@@ -196,10 +196,10 @@ class Connection(_Failing):
         return Cursor(self, self.raw.cursor(*arguments, **options))
 
     def has_transaction(self) -> bool:
-        """Return True if the connection is inside a transaction, also if that was aborted."""
+        """Return True if the connection is inside a transaction, even an aborted one."""
         match self.driver.engine.name:
             case "sqlite":
-                with suppress(self.driver.engine.dialect.loaded_dbapi.ProgrammingError):  # it is closed
+                with suppress(self.driver.engine.dialect.loaded_dbapi.ProgrammingError):  # the connection is closed
                     return bool(self.raw.in_transaction)
             case "postgresql":
                 return not self.raw.closed and bool(self.raw.info.transaction_status)
@@ -212,7 +212,7 @@ class Connection(_Failing):
         return False
 
     def has_locks(self) -> bool:
-        """Return True if the connection has locks that are not on rows: MySQL and MariaDB keep them for ever."""
+        """Return True if the connection has locks that are not on rows, which MySQL and MariaDB keep forever."""
         if self.driver.engine.name not in {"mysql", "mariadb"} or not self.raw.open:
             return False
         with self.raw.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Which histories there are: a program for every kind of write, and the ids that the library draws for it."""
+"""The histories: a program for every kind of write, and the ids that the library draws for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from faults.driver import Fault
 from faults.models import IDS, LISTENERS
 
 NEITHER, READ, DUPLICATE = "-", "?", "!"
-"""How a row gets its id: made by the library, or made by it and read before the flush; and a code that is taken."""
+"""Words for a row: the library generates its id; the program reads this id before the flush; its code is taken."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def _op(step: str) -> Op:
 
 @dataclass(frozen=True)
 class History:
-    """All that a run depends on, but for the database."""
+    """Everything that a run depends on, except for the database."""
 
     program: str
     """The steps of a session: ``"flush - fe; commit"``."""
@@ -59,7 +59,7 @@ DRAWS = {
     "taken": ("00", "01", "00", "02", "03", "00", *IDS[4:40]),
     "repeated": ("fe", "fe", "01", "01", "fe", "02", "02", "00", *IDS[4:40]),
 }
-"""Ids that the library draws: of the row that is there; of rows that have just been written."""
+"""Ids that the library draws: the id of the existing row, or ids of rows that have just been written."""
 
 WRITES = [
     "flush -",
@@ -99,7 +99,7 @@ _ONLY = {
     "skipping": {"sqlite", "postgresql"},
     "or_rollback": {"sqlite"},
 }
-"""The databases that have a statement."""
+"""Step → the databases that support its statement."""
 
 
 def histories(database: str) -> Iterator[History]:

@@ -1,4 +1,4 @@
-"""The rules: what a session has a right to expect of each row, each object and each error."""
+"""The rules: what a session may expect of each row, each object and each error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Wish:
 
 
 class Judge:
-    """Compares what comes of each step of a session with the rules."""
+    """Compares the result of each step of a session with the rules."""
 
     def __init__(self, history: History, driver: Driver) -> None:
         self.history = history
@@ -83,8 +83,8 @@ class Judge:
         if incident.call.is_cleanup and (trouble not in RAISED or incident.call.name in {"rollback", "close"}):
             return True
         if trouble == "unique":
-            return True  # the row gets another id, or insert_once() finds that there is none
-        # it repeats its transaction, and looks for the row if any constraint has refused it
+            return True  # the row gets another id, or insert_once() finds that no row has this one
+        # insert_once() repeats its transaction, and looks the row up if any constraint has refused it
         return self.op.name == "once" and trouble in {"deadlock", "serialization", "other unique", "missing value"}
 
     def judge_error(self, error: BaseException, incidents: list[Incident], wishes: list[Wish]) -> None:
@@ -92,7 +92,7 @@ class Judge:
         if made_up:
             errors = [incident.error for incident in made_up]
             if len(made_up) > 1 and (error in errors or getattr(error, "orig", None) in errors):
-                return  # the later one takes the place of the earlier one, in SQLAlchemy itself, too
+                return  # the later error replaces the earlier one, in SQLAlchemy itself, too
             for incident in made_up:
                 if not self._may_be_hidden(incident) and not self._is_explained(incident, error, incidents, wishes):
                     self._judge_made_up(incident, error)
@@ -104,18 +104,18 @@ class Judge:
     def _is_explained(
         self, incident: Incident, error: BaseException, incidents: list[Incident], wishes: list[Wish]
     ) -> bool:
-        """Return True if *error* may be raised in the place of what was made up."""
+        """Return True if *error* may be raised instead of the error that was made up."""
         if self._is_expected(error, wishes):
-            return True  # the id is found to be there as well
+            return True  # the id was found to be taken as well
         raised = list(_chain(error))
         if isinstance(incident.error, INTERRUPTIONS):
             # the ROLLBACK that follows fails on a connection that was lost before
             lost = any(other.fault is not None and other.fault.trouble == "lost" for other in incidents)
             return lost and incident.error in raised
-        # the guard makes a transaction fail that an INSERT before has to fail: that one's error is the reason
+        # the guard fails a transaction in which an earlier INSERT has to fail: the error of that INSERT is the reason
         if any(other.fault is None and self._explains(other, error, wishes) for other in incidents):
             return True
-        return incident.call.undoes and any(other.error in raised for other in incidents)  # the error before it
+        return incident.call.undoes and any(other.error in raised for other in incidents)  # an earlier error
 
     def _judge_made_up(self, incident: Incident, error: BaseException) -> None:
         if incident.error not in _chain(error):
@@ -127,14 +127,14 @@ class Judge:
         raised = [incident.error for incident in self.driver.incidents]
         if error in raised or getattr(error, "orig", None) is interruption:  # a column default has raised it
             return True
-        # the block of the application's second session ends with an error of its own
+        # the block of the application's second session ends with its own error
         return isinstance(error, PendingRollbackError) and self.history.listener.startswith("session")
 
     def _explains(self, incident: Incident, error: BaseException, wishes: list[Wish]) -> bool:
-        """Return True if what the database has refused is a reason for *error*."""
+        """Return True if the refusal of the database is a reason for *error*."""
         if not isinstance(error, IntegrityError) or error.orig is not incident.error:
             return False
-        if self.op.name == "or_rollback":  # it has ended the transaction, whose earlier rows are gone
+        if self.op.name == "or_rollback":  # the statement has rolled the transaction back, with its earlier rows
             return True
         if not incident.values:
             return any(wish.word.endswith(DUPLICATE) for wish in wishes)
@@ -142,7 +142,7 @@ class Judge:
         return len(set(given)) < len(given) or any(map(self._is_taken, given)) or bool(incident.values & {*given})
 
     def _is_taken(self, public_id: str) -> bool:
-        """Return True if another row had the id when the step began, or has it now that it has failed."""
+        """Return True if another row had the id when the step began, or has it after the step has failed."""
         return public_id in self.taken or public_id in {row.public_id for row in self.rows()}
 
     def _given(self, wishes: list[Wish]) -> Iterator[str]:
@@ -160,7 +160,7 @@ class Judge:
         )
 
     def check_objects(self, wishes: Iterable[Wish]) -> None:
-        """Compare objects with their rows."""
+        """Compare objects with their stored rows."""
         stored = self.rows()
         for wish in wishes:
             if wish.instance is None or wish.fate not in {"open", "stored"}:
@@ -176,7 +176,7 @@ class Judge:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, the one of the driver in it, and those that it was raised for."""
+    """Yield an error, the error of the driver in it, and the errors that led to it."""
     seen: list[BaseException] = []
     waiting = [error]
     while waiting:

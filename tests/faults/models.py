@@ -27,7 +27,7 @@ class HeardBase(DeclarativeBase): ...
 
 
 class Columns:
-    """What both mappings of the table have, besides key and public id."""
+    """The columns of both mappings of the table, besides key and public id."""
 
     __tablename__ = "item"
     code: Mapped[int | None] = mapped_column(unique=True, index=True)
@@ -50,7 +50,7 @@ Listener: TypeAlias = Callable[[Connection, Heard], None]
 
 
 def _listen_to(moment: str, key: str) -> None:
-    """Run what the session of an object has in store for *moment* under *key*."""
+    """Run the listener that the session of an object has for *moment* under *key*."""
 
     def listen(mapper: object, connection: Connection, item: Heard) -> None:
         session = object_session(item)
@@ -67,7 +67,7 @@ _listen_to("after_insert", "after_insert")
 
 
 def _write_by_core(own_id: Callable[[Heard], str] | None = None) -> Listener:
-    """Insert another row by Core, as SQLAlchemy's documentation proposes."""
+    """Insert another row by Core, as SQLAlchemy's documentation recommends."""
 
     def listen(connection: Connection, item: Heard) -> None:
         values = {} if own_id is None else {"public_id": own_id(item)}
@@ -103,7 +103,7 @@ def _give(connection: Connection, item: Heard) -> None:
 
 
 def gets_id(marker: int) -> bool:
-    """Return True if the listeners that give ids give the row one."""
+    """Return True if the listeners that give ids give one to this row."""
     return marker % 2 == 0
 
 
@@ -125,4 +125,4 @@ GIVES = frozenset({"gives early", "gives late"})
 WRITES = frozenset(LISTENERS) - GIVES - {"core, twice"}
 """Listeners that write a row for each row of a flush."""
 WRITES_GIVEN = frozenset({"core, given", "core, twice", "session, given"})
-"""Those that write it with an id of their own."""
+"""Listeners that write this row with an id of their own."""

@@ -1,4 +1,4 @@
-"""Runs a history on a database, and compares what is stored in the end with what the programs have a right to."""
+"""Runs a history on a database, and compares the rows that are stored in the end with what the programs may expect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sqlalchemy_public_id import testing
 
 @dataclass
 class Result:
-    """What a history has led to."""
+    """The result of a history: its calls, and the violations of the rules."""
 
     history: History
     calls: list[Call]
@@ -55,8 +55,8 @@ class Place:
         self._observer.close()
 
     def _driver_for(self, history: History) -> Driver:
-        """Return the driver of an engine that has been used before, and has no connections."""
-        # transactions of SQLite that savepoints can be in need SQLAlchemy's recipe; without it, the driver begins them
+        """Return the driver of an engine, which has been used before unless *history* needs a new one."""
+        # on SQLite, transactions with savepoints need SQLAlchemy's recipe; without it, the driver begins transactions
         begins = self.name == "sqlite" and ("savepoint" in history.program or history.listener.startswith("session"))
         if not history.is_first and begins in self._drivers:
             return self._drivers[begins]
@@ -67,7 +67,7 @@ class Place:
         driver = Driver(engine)
         if not history.is_first:
             self._drivers[begins] = driver
-            # the library looks at a table once for each engine: before all histories, so that each makes the same calls
+            # the library examines a table once per engine: before all histories, so that each makes the same calls
             self.run(replace(history, program="flush -; core - -", draws=("00", "01", "02", "03", "04"), faults=()))
         return driver
 
@@ -75,7 +75,7 @@ class Place:
         """Run *history*. Each run makes the same calls."""
         driver = self._driver_for(history)
         self._observer.exec_driver_sql("DELETE FROM item")
-        # the row that others run into
+        # the row that other rows collide with
         self._observer.execute(insert(Item.__table__), {"public_id": "00", "code": 1, "marker": 0})
         observer = self._observer.connection.driver_connection
         with warnings.catch_warnings(), testing.fixed_ids(FORMAT, *history.draws):
@@ -84,18 +84,18 @@ class Place:
             player = Player(history, driver, observer)
             player.play()
             driver.faults, calls = {}, list(driver.calls)
-            for incident in driver.incidents:  # the frames have cursors, whose statements keep locks
+            for incident in driver.incidents:  # the frames hold cursors, whose statements keep locks
                 clear_frames(incident.error.__traceback__)
                 incident.error.__traceback__ = incident.error.__context__ = None
             violations = [*player.violations, *_check(history, player, read(observer)), *_check_connections(driver)]
             driver.engine.dispose()
         for connection in driver.connections:
-            with suppress(Exception):  # it is closed
+            with suppress(Exception):  # the connection is closed
                 connection.raw.close()
         return Result(history, calls, violations)
 
     def with_a_fault(self, result: Result, first: int = 0, until: int | None = None) -> Iterator[History]:
-        """Yield the history of *result* with one fault more, each error at each of these calls."""
+        """Yield the history of *result* with one more fault: each error at each of these calls."""
         for number, call in enumerate(result.calls[:until]):
             for trouble in call.troubles(self.name) if number >= first else ():
                 yield replace(result.history, faults=(*result.history.faults, Fault(number, *trouble)))
@@ -133,7 +133,7 @@ def _check(history: History, player: Player, rows: list[Row]) -> Iterator[str]:
 
 
 def _check_row(history: History, wishes: list[Wish], stored: dict[int, list[Row]]) -> Iterator[str]:
-    """Yield what is wrong with a row, whose *wishes* are several if it is repeated."""
+    """Yield what is wrong with a row, which has several *wishes* if it is repeated."""
     marker, fates = wishes[0].marker, {wish.fate for wish in wishes}
     rows = stored.get(marker, [])
     if not rows and "stored" in fates:
@@ -150,11 +150,11 @@ def _check_row(history: History, wishes: list[Wish], stored: dict[int, list[Row]
 
 
 def _check_connections(driver: Driver) -> Iterator[str]:
-    # a program that is interrupted while it gives the connection back has nobody left to do so
+    # if the return of a connection to the pool is interrupted, nobody is left to reset it
     if any(incident.fault and incident.call.name in {"rollback", "close"} for incident in driver.incidents):
         return
     if any(map(Connection.has_transaction, driver.connections)):
-        gc.collect()  # SQLAlchemy has let go of some: they are reset when they are garbage
+        gc.collect()  # SQLAlchemy has dropped some connections, which are reset when they are garbage-collected
     if any(map(Connection.has_transaction, driver.connections)):
         yield "a connection is back in the pool inside a transaction"
     if any(map(Connection.has_locks, driver.connections)):

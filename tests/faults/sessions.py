@@ -19,7 +19,7 @@ from sqlalchemy_public_id import bulk, idempotency
 
 TAKEN_CODE = 1
 ONCE = 5_000
-"""Markers from here belong to rows of ``insert_once``, whose ids decide on them: every repetition is alike."""
+"""Markers from here on belong to rows of ``insert_once``; they follow from the ids, so repetitions share them."""
 
 
 class Player(Judge):
@@ -56,7 +56,7 @@ class Player(Judge):
         """Run all steps, then close the session."""
         for op in self.history.steps:
             self.step(op)
-        if self._had_error:  # the session is still of use
+        if self._had_error:  # the session has to remain usable
             self.step(Op("flush", (NEITHER,)))
         self.step(Op("commit"))
         self.op = Op("close")
@@ -67,7 +67,7 @@ class Player(Judge):
             self.judge_error(error, self.driver.incidents[before:], [])
 
     def step(self, op: Op) -> None:
-        """Run one step, and judge what comes of it."""
+        """Run one step, and judge its result."""
         self.op, before = op, len(self.driver.incidents)
         self.taken = {row.public_id for row in self.rows()}
         wishes = [self._wish(word) for word in op.rows]
@@ -125,12 +125,12 @@ class Player(Judge):
         count = 0
         for alike in _alike([self._values(wish) for wish in wishes]):
             result: Any = self.session.execute(statement, alike, execution_options={"preserve_rowcount": True})
-            count += getattr(result, "rowcount", len(alike))  # one of the ORM has none
+            count += getattr(result, "rowcount", len(alike))  # a result of the ORM has no rowcount
         if count != stored:
             self.report("a row count is wrong", f"{count} instead of {stored}")
 
     def _skipping(self, wishes: list[Wish]) -> None:
-        """Insert rows, and leave out those whose code is taken, by the application's own ON CONFLICT."""
+        """Insert rows, and skip those whose code is taken, by the application's own ON CONFLICT."""
         own: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[self.driver.engine.name]
         self._execute_many(own(self.model.__table__).on_conflict_do_nothing(index_elements=["code"]), wishes)
         for wish in wishes:
@@ -138,7 +138,7 @@ class Player(Judge):
                 wish.fate = "gone"
 
     def _or_rollback(self, wishes: list[Wish]) -> None:
-        """Insert by a statement that ends the transaction if it fails."""
+        """Insert with a statement that rolls the transaction back if it fails."""
         for wish in wishes:
             self.session.execute(insert(self.model.__table__).prefix_with("OR ROLLBACK"), self._values(wish))
 
@@ -167,7 +167,7 @@ class Player(Judge):
         self.session.flush()
 
     def _again(self, wishes: list[Wish]) -> None:
-        """Add the objects of the last rollback once more; what they show is what they keep."""
+        """Add the objects of the last rollback once more; they have to keep the ids that they show."""
         lost = [wish for wish in self._last_undone if wish.instance is not None and wish.marker < ONCE]
         self._last_undone = []
         for wish in lost:
@@ -218,7 +218,7 @@ class Player(Judge):
         self.group += 1
 
     def _recover(self, error: BaseException, wishes: list[Wish]) -> None:
-        """Do what programs do after an error: roll back to the savepoint if there is one, else the transaction."""
+        """Do what programs do after an error: roll back to the savepoint if there is one, or else the transaction."""
         self.wishes += wishes
         is_inside = len(self.levels) > 1 and isinstance(error, Exception) and self.op.name not in {"undo", "release"}
         is_lost = any(each.fault is not None and each.fault.trouble == "lost" for each in self.driver.incidents)
@@ -229,7 +229,7 @@ class Player(Judge):
         try:
             self.session.rollback()
         except BaseException as second:
-            if before == len(self.driver.incidents) and not is_lost:  # which a new cursor tells once more
+            if before == len(self.driver.incidents) and not is_lost:  # a lost connection raises again
                 self.report("rollback() raises", repr(second))
             with suppress(BaseException):
                 self.session.close()
@@ -257,12 +257,12 @@ class Player(Judge):
 
 
 def read(connection: Any) -> list[Row]:
-    """Return the rows of the table, by a *connection* of the driver."""
+    """Return the rows of the table, read with a *connection* of the driver."""
     with closing(connection.cursor()) as cursor:
         cursor.execute("SELECT id, public_id, marker FROM item")
         return [Row(*row) for row in cursor.fetchall()]
 
 
 def _alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the rows in groups with the same columns, as one INSERT takes them."""
+    """Return the rows in groups that have the same columns, each for one INSERT."""
     return [list(group) for _, group in groupby(rows, key=dict.keys)]

@@ -1,4 +1,4 @@
-"""Every call of the write path fails, and no row, id or error is lost: a sample; ``make simulate`` runs all of them."""
+"""A fault at any call of the write path loses no row, id or error: a sample; ``make simulate`` runs all faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place(
     new_engine: Callable[..., Engine], create_on: Callable[[Engine, MetaData], None], database: str
 ) -> Iterator[Place]:
     engine = new_engine(database)
-    options = {"connect_args": {"timeout": 0}} if database == "sqlite" else {}  # nobody else has a lock
+    options = {"connect_args": {"timeout": 0}} if database == "sqlite" else {}  # no other connection holds a lock
     create_on(engine, Item.metadata)
     made = Place(lambda: new_engine(database, engine.url, **options), engine)
     yield made
@@ -38,7 +38,7 @@ def check(results: Iterable[Result]) -> None:
 
 
 def test_without_errors(place: Place) -> None:
-    """Every way to write rows keeps all rules while no call fails by itself, and makes the same calls each time."""
+    """Every way to write rows keeps all rules if no call fails, and makes the same calls each time."""
     every = [*histories(place.name)]
     check(map(place.run, every))
     assert all(str(place.run(history)) == str(place.run(history)) for history in every[:10])
@@ -59,7 +59,7 @@ def test_an_error_at_a_call(place: Place) -> None:
 
 @pytest.mark.skipif(before_sqlalchemy(2, 0, 58), reason="the error of a connection it has closed hides interruptions")
 def test_two_errors(place: Place) -> None:
-    """An error at one of the calls after an error, most of which clean up, breaks no rule."""
+    """A second error soon after the first one, mostly in a cleanup, breaks no rule."""
     one_of = 50 if EVERY else 1500 if place.name == "sqlite" else 20_000
     chance = random.Random(0)
 

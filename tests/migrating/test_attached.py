@@ -1,4 +1,4 @@
-"""A table of an attached database of SQLite, while the main one has a table of the same name: that one never counts."""
+"""A migration of a table in an attached SQLite database ignores the table of the same name in the main one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ID = "izkpm55j334u"
 
 @pytest.fixture
 def engine(new_engine: Callable[..., Engine], tmp_path: Path) -> Engine:
-    """Two tables ``person``: two rows in the main database, three in the other one, which has counted to 41.
+    """Two tables ``person``: two rows in the main database, three in the attached one, whose counter is at 41.
 
-    The namesake has one more column.
+    The table in the main database, the namesake, has one more column.
     """
     engine = new_engine("sqlite")
     attach(engine, tmp_path / "other.db")
@@ -66,7 +66,7 @@ TRIGGER = "CREATE TRIGGER other.log_it AFTER UPDATE ON person BEGIN INSERT INTO 
 
 
 def test_operations(people: People, engine: Engine) -> None:
-    """Each operation leaves the namesake, its rows and its counter alone, and keeps index, trigger and counter."""
+    """Each operation leaves the namesake alone, and keeps index, trigger and counter of its own table."""
     execute(engine, TRIGGER)
     People(engine).add()
     untouched, before = main(engine), other(engine)
@@ -86,7 +86,7 @@ def test_operations(people: People, engine: Engine) -> None:
 
 
 def test_batch(people: People, engine: Engine) -> None:
-    """The twins of the operations in a batch work on the table of the batch, in its schema."""
+    """The operations of a batch work on the table of the batch, in its schema."""
     untouched = main(engine)
 
     with people.migrating() as op, op.batch_alter_table("person", schema=OTHER) as batch:
@@ -101,7 +101,7 @@ def test_batch(people: People, engine: Engine) -> None:
 
 @pytest.mark.parametrize("triggers", ["fire", "skip"])
 def test_triggers_of_a_backfill(people: People, engine: Engine, triggers: str) -> None:
-    """Triggers that a backfill leaves out are there again, in the database of their table."""
+    """Triggers that a backfill skips are restored in the database of their table."""
     execute(engine, TRIGGER)
     people.run("expand_public_id")
     untouched = main(engine)
@@ -132,7 +132,7 @@ OBSTACLES = {
 
 @pytest.fixture
 def foreign_keys(engine: Engine) -> None:
-    """Foreign keys are checked on each connection."""
+    """Turn on foreign keys for each connection."""
     engine.dispose()
     event.listen(engine, "connect", lambda driver, record: driver.execute("PRAGMA foreign_keys=ON"))
 
@@ -140,7 +140,7 @@ def foreign_keys(engine: Engine) -> None:
 @pytest.mark.usefixtures("foreign_keys")
 @pytest.mark.parametrize("code", OBSTACLES)
 def test_obstacles(people: People, engine: Engine, code: str) -> None:
-    """What stands in the way of a table counts in its own database, and not in the namesake."""
+    """An obstacle in the attached database stops its table, and not the namesake."""
     execute(engine, *(statement.format(schema=OTHER) for statement in OBSTACLES[code]))
 
     with pytest.raises(MigrationRefused) as caught:
@@ -152,7 +152,7 @@ def test_obstacles(people: People, engine: Engine, code: str) -> None:
 @pytest.mark.usefixtures("foreign_keys")
 @pytest.mark.parametrize("code", OBSTACLES)
 def test_obstacles_of_the_namesake(people: People, engine: Engine, code: str) -> None:
-    """What would stand in the way of the table of the main database does not stand in the way of the other one."""
+    """An obstacle in the main database does not stop the table of the attached one."""
     execute(engine, *(statement.format(schema="main") for statement in OBSTACLES[code]))
 
     people.add()
@@ -161,7 +161,7 @@ def test_obstacles_of_the_namesake(people: People, engine: Engine, code: str) ->
 
 
 def test_ids_that_are_replaced(people: People, engine: Engine) -> None:
-    """Duplicates and malformed ids are replaced in the database of the table alone."""
+    """Duplicates and malformed ids are replaced only in the database of the table."""
     in_both(
         engine,
         "ALTER TABLE {schema}.person ADD COLUMN public_id VARCHAR(12)",
@@ -191,7 +191,7 @@ def test_audit(engine: Engine, complete: str, found: set[str]) -> None:
 
 
 def test_name_of_a_constraint(engine: Engine) -> None:
-    """A unique constraint of a table that only the attached database has is found by its name."""
+    """A unique constraint of a table that exists only in the attached database is found by its name."""
     execute(
         engine,
         "CREATE TABLE other.user (id INTEGER PRIMARY KEY, public_id VARCHAR(12), CONSTRAINT old UNIQUE (public_id))",
@@ -203,7 +203,7 @@ def test_name_of_a_constraint(engine: Engine) -> None:
 
 
 def test_name_in_the_models(people: People) -> None:
-    """The unique index has the name that the model of this schema gives it."""
+    """The unique index has the name that the model of the same schema declares."""
     metadata = MetaData()
     for schema, name in ((None, "of_the_namesake"), (OTHER, "one_person")):
         Table(

@@ -1,4 +1,4 @@
-"""Collations that were there: they stay, and those that find an id by other spellings are refused."""
+"""Existing collations are kept, except those that find an id by other spellings, which are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def create(table: People, type_: str, rows: int = 1) -> None:
 
 
 def refused(table: People, **options: object) -> list[str]:
-    """Return the codes of the obstacles in the way of a contract; none if it has run."""
+    """Return the codes of the obstacles to a contract, or none if it has run."""
     try:
         table.run("contract_public_id", **options)
     except MigrationRefused as error:
@@ -55,7 +55,7 @@ def refused(table: People, **options: object) -> list[str]:
 
 
 def test_other_spellings_are_refused(table: People) -> None:
-    """An id that would be found in capitals and in small letters is refused, and nothing is changed."""
+    """A collation that ignores case is refused, and nothing is changed."""
     create(table, ANY_CASE[table.engine.name])
     before = table.state()
 
@@ -65,7 +65,7 @@ def test_other_spellings_are_refused(table: People) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_collation_by_name(table: People) -> None:
-    """``collation="bytes"`` changes it; the name of the old one changes it back. The rest of the column stays."""
+    """``collation="bytes"`` changes the collation, and its old name changes it back; the rest of the column stays."""
     create(table, ANY_CASE[table.engine.name])
     before = table.state()
 
@@ -77,7 +77,7 @@ def test_collation_by_name(table: People) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_collation_of_many_rows(table: People) -> None:
-    """Another collation locks the table for longer, if it has many rows: it takes ``allow_lock=True``."""
+    """Changing the collation of many rows locks the table for longer, and needs ``allow_lock=True``."""
     create(table, ANY_CASE[table.engine.name], FEW_ROWS + 1)
 
     assert refused(table, collation="bytes") == ["needs-lock"]
@@ -88,7 +88,7 @@ def test_collation_of_many_rows(table: People) -> None:
 @on("postgresql")
 @pytest.mark.parametrize("type_", ["citext", "any_case_text"])
 def test_type_that_ignores_case(table: People, type_: str) -> None:
-    """``citext``, and a domain of it, has a collation of bytes, and ignores case all the same: it is refused."""
+    """``citext``, or a domain over it, is refused, because it ignores case although its collation compares bytes."""
     table.execute("CREATE EXTENSION IF NOT EXISTS citext")
     table.execute("DROP DOMAIN IF EXISTS any_case_text CASCADE")
     table.execute("CREATE DOMAIN any_case_text AS citext")
@@ -102,7 +102,7 @@ def test_type_that_ignores_case(table: People, type_: str) -> None:
 @on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("rows", [1, FEW_ROWS + 1])
 def test_exact_collation_is_kept(table: People, rows: int) -> None:
-    """A collation that sorts in its own way, and finds an id by its own spelling only, stays."""
+    """A collation with a sort order of its own is kept if it finds an id only by its exact spelling."""
     create(table, "varchar(8)" if table.engine.name == "postgresql" else "varchar(8) COLLATE utf8mb4_bin", rows)
     before = table.state()
 

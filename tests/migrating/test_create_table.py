@@ -1,4 +1,4 @@
-"""One clause of a CREATE TABLE of SQLite is changed, and every other character stays: SQLite itself is the oracle."""
+"""Changing a clause of a CREATE TABLE of SQLite leaves every other character alone; SQLite itself is the oracle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ comments = st.sampled_from(
 
 @st.composite
 def quoted(draw: st.DrawFn, name: str) -> str:
-    """A name, as one may write it."""
+    """Draw one of the ways to write a name."""
     ways = ['"{}"'.format(name.replace('"', '""')), "`{}`".format(name.replace("`", "``"))]
     if "]" not in name:
         ways.append(f"[{name}]")
@@ -75,7 +75,7 @@ constraints = st.sampled_from(
 
 @st.composite
 def tables(draw: st.DrawFn, column: str | None = None) -> str:
-    """The text of a CREATE TABLE that SQLite takes; with *column*, if it is given."""
+    """Draw the text of a CREATE TABLE, with *column* if it is given."""
 
     def space() -> str:
         return draw(comments)
@@ -101,20 +101,20 @@ OF_TABLE = "FROM sqlite_master WHERE type = 'table'"
 
 
 def asked(sql: str, query: str) -> list[Any]:
-    """What SQLite answers to a *query* when it has the table of a statement."""
+    """Return what SQLite answers to *query* after it has created the table of *sql*."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(sql)
         return connection.execute(query).fetchall()
 
 
 def described(sql: str) -> dict[str, Any]:
-    """Name → what SQLite says about the column, in order."""
+    """Return what SQLite says about each column, by name and in order."""
     found = asked(sql, f"SELECT x.* FROM (SELECT name {OF_TABLE}) t, pragma_table_xinfo(t.name) x")
     return {row[1]: row[2:] for row in found}
 
 
 def kept(sql: str) -> str:
-    """The text that SQLite keeps of a statement."""
+    """Return the text that SQLite stores for a statement."""
     return str(asked(sql, f"SELECT sql {OF_TABLE}")[0][0])
 
 
@@ -135,18 +135,18 @@ existing = (
 
 
 def others(sql: str) -> list[tuple[str, Any]]:
-    """What SQLite says about the other columns."""
+    """Return what SQLite says about the other columns."""
     return [item for item in described(sql).items() if item[0].lower() != "public_id"]
 
 
 def ours(sql: str) -> tuple[str, int, str | None]:
-    """Type, NOT NULL and default of the column."""
+    """Return type, NOT NULL and default of the column."""
     found = {name.lower(): row for name, row in described(sql).items()}["public_id"]
     return found[:3]
 
 
 def unique_indexes(sql: str) -> list[list[str]]:
-    """The columns of each UNIQUE constraint."""
+    """Return the columns of each UNIQUE constraint."""
     indexes = f"(SELECT name {OF_TABLE}) t, pragma_index_list(t.name) l, pragma_index_info(l.name) i"
     query = f"SELECT json_group_array(lower(i.name)) FROM {indexes} WHERE l.origin = 'u' GROUP BY l.name"
     return [json.loads(row[0]) for row in asked(sql, query)]
@@ -154,7 +154,7 @@ def unique_indexes(sql: str) -> list[list[str]]:
 
 @given(tables().filter(is_taken))
 def test_column_is_added(sql: str) -> None:
-    """A column is added as ALTER TABLE adds one."""
+    """A column is added as ALTER TABLE would add it."""
     sql = kept(sql)
     definition = '"public_id" VARCHAR(12)'
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -168,7 +168,7 @@ def test_column_is_added(sql: str) -> None:
 
 @given(existing)
 def test_not_null(sql: str) -> None:
-    """NOT NULL leaves a column and comes to it again; nothing else changes."""
+    """NOT NULL is removed from a column and added again; nothing else changes."""
     type_, _, default = ours(sql)
 
     without = without_clause(sql, "public_id", "NOT NULL")
@@ -185,7 +185,7 @@ def test_not_null(sql: str) -> None:
 @given(existing)
 @example("CREATE TABLE t (first INT, public_id TEXT NULL DEFAULT -1.5e-3 CHECK (1 NOT NULL))")
 def test_default(sql: str) -> None:
-    """Another default takes the place of the one that a column has; nothing else changes."""
+    """A new default replaces the one of the column; nothing else changes."""
     type_, not_null, default = ours(sql)
 
     without = without_clause(sql, "public_id", "DEFAULT")
@@ -200,7 +200,7 @@ def test_default(sql: str) -> None:
 
 @given(existing)
 def test_unique(sql: str) -> None:
-    """The UNIQUE constraints of a column leave it, and those of other columns stay."""
+    """The UNIQUE constraints of a column are removed, and those of other columns stay."""
     without = without_unique(sql, "public_id")
 
     assert described(without) == described(sql)
@@ -219,12 +219,12 @@ def test_unique(sql: str) -> None:
     ],
 )  # fmt: skip
 def test_text(sql: str, expected: str) -> None:
-    """A clause stands behind the others, before the comments, and the rest of the text is what it was."""
+    """A new clause comes after the other clauses, before the comments, and the rest of the text is unchanged."""
     assert with_clause(f"CREATE TABLE t {sql}", "b", "NOT NULL") == f"CREATE TABLE t {expected}"
 
 
 def test_name_of_a_clause() -> None:
-    """A clause leaves with its name and with what it does on a conflict."""
+    """A clause is removed together with its name and its conflict clause."""
     sql = "CREATE TABLE t (a, b TEXT CONSTRAINT given NOT NULL ON CONFLICT FAIL CONSTRAINT one UNIQUE)"
 
     assert without_unique(without_clause(sql, "b", "NOT NULL"), "b") == "CREATE TABLE t (a, b TEXT)"

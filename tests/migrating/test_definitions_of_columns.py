@@ -1,4 +1,4 @@
-"""The definition of a column that exists before the migration."""
+"""Migrations keep the definition of a column that existed before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.people import People, send
     ],
 )
 def test_definition_of_a_column(table: People, column: str) -> None:
-    """What the definition of a column contains is kept, also where it is the column of the public id."""
+    """Every clause in the definition of a column is kept, even of the column of public ids."""
     id_column = "" if column.startswith("public_id") else ", public_id varchar(12)"
     table.execute("DROP TABLE person")
     table.execute(f"CREATE TABLE person (id integer PRIMARY KEY, {column}{id_column})")
@@ -45,7 +45,7 @@ def test_definition_of_a_column(table: People, column: str) -> None:
     ],
 )
 def test_definition_that_an_alter_repeats(table: People, more: str) -> None:
-    """An ALTER that forbids NULL, and one that allows it again, leaves out nothing of the definition of a column."""
+    """An ALTER that forbids NULL, or allows it again, keeps the rest of the definition of the column."""
     column = f"public_id varchar(36) CHARACTER SET ascii COLLATE ascii_bin {more}"
     table.options = {"server_default": "none", "on_invalid": "keep"}
     table.create(1, more=f", {column}")

@@ -1,4 +1,4 @@
-"""A backfill that an exception interrupts leaves nothing open, and the settings of its connection as they were."""
+"""A backfill that an exception interrupts leaves nothing open, and restores the settings of its connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGES = ("ALTER", "CREATE", "DROP", "INSERT", "UPDATE", "WITH")
 
 
 def is_open(connection: Connection) -> bool:
-    """Return True if the driver is in a transaction, which AUTOCOMMIT mode does not show."""
+    """Return True if the driver has an open transaction, which AUTOCOMMIT mode does not show."""
     driver: Any = connection.connection.driver_connection
     if connection.dialect.name == "sqlite":
         return bool(driver.in_transaction)
@@ -42,7 +42,7 @@ def is_open(connection: Connection) -> bool:
     indirect=["database"],
 )
 def test_backfill(table: People, engine: Engine, triggers: Any) -> None:
-    """A backfill on a connection of the caller that is in AUTOCOMMIT leaves no transaction open, and no claim."""
+    """An interrupted backfill on the caller's AUTOCOMMIT connection leaves no transaction open, and no claim."""
     changes: list[str] = []
 
     def settings() -> list[Any]:

@@ -1,4 +1,4 @@
-"""The database judges ids as Python does."""
+"""The database and Python agree on which ids are valid."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ FORMATS: list[Format] = [
 
 
 def mistyped(id: str) -> list[str]:
-    """Return strings that are nearly the *id*."""
+    """Return strings that differ slightly from *id*."""
     changed = [id.upper(), id.lower(), id.swapcase(), id[::-1], id[:-1], id[:-1] + "ä", id[:-1] + "!", f"{id[0]}{id}"]
     return ["", *changed, f"{id}\n", f"\n{id}", f" {id}", f"{id[:-1]}\n", f"zz{id[2:]}", f"{id[:4]}0{id[5:]}"]
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=repr)
 def test_text(engine: Engine, format: Format) -> None:
-    """Strings are invalid if ``is_valid()`` refuses them, whatever the collation of the column is."""
+    """Strings are invalid exactly if ``is_valid()`` refuses them, whatever the collation of the column."""
     texts = [text for id in format.generate_many(5) for text in (id, *mistyped(id))]
     with people(engine, 0) as table, engine.begin() as connection:
         table.execute("ALTER TABLE person ADD COLUMN public_id varchar(80)")
@@ -67,7 +67,7 @@ def test_text(engine: Engine, format: Format) -> None:
     ids=repr,
 )
 def test_numbers(engine: Engine, format: Any) -> None:
-    """Numbers are invalid if they are none of the format: a UUID of another version."""
+    """Numbers are invalid exactly if the format refuses them, such as a UUID of another version."""
     numbers = [format.to_int(format.generate())]
     any_number = format
     if format.bits == 128:
@@ -85,7 +85,7 @@ def test_numbers(engine: Engine, format: Any) -> None:
 
 @on("sqlite")
 def test_rows_that_are_read(engine: Engine) -> None:
-    """A contract lets the database judge the ids of a table, and reads none of them."""
+    """A contract lets the database check the ids of a table, and does not fetch them."""
     with people(engine, 1000) as table:
         table.run("expand_public_id")
         table.run("backfill_public_id")
@@ -107,7 +107,7 @@ def test_rows_that_are_read(engine: Engine) -> None:
 
 
 def test_duplicates_are_found_by_the_index(engine: Engine, statements: Any) -> None:
-    """A contract does not look for duplicates before the unique index, which finds them by itself."""
+    """A contract does not query for duplicates before it builds the unique index, which finds them by itself."""
     with people(engine, 1000) as table:
         table.run("expand_public_id")
         table.run("backfill_public_id")

@@ -41,23 +41,23 @@ def people(engine: Engine) -> Iterator[People]:
 
 
 def seconds(people: People, operation: str) -> float:
-    """Return how long an undisturbed run in a child takes."""
+    """Return how long an undisturbed run in a child process takes."""
     began = time.monotonic()
     assert killed.survives(people.engine.url, operation, {})
     return time.monotonic() - began
 
 
 def kill_within(people: People, operation: str, longest: float, **options: Any) -> None:
-    """Begin *operation* in a child, and kill the child at a random moment."""
+    """Begin *operation* in a child process, and kill the process at a random moment."""
     child = killed.start(people.engine.url, operation, options, batch=1000)
     time.sleep(random.uniform(0, longest))
-    child.kill()  # it may have ended
+    child.kill()  # it may have ended already
     child.join()
     people.engine.dispose()
 
 
 def test_there_and_back(people: People) -> None:
-    """After each kill, old programs write, and the same operation, or the way down, comes to its end."""
+    """After each kill, old programs can write, and the next run of the operation, or of the way back, completes."""
     longest = {operation: seconds(people, operation) for operation in ("add_public_id", "drop_public_id")}
     for number in range(1, ROUNDS + 1):
         kill_within(people, "add_public_id", longest["add_public_id"])
@@ -74,7 +74,7 @@ def test_there_and_back(people: People) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_long_builds(people: People) -> None:
-    """After a kill in the middle of a build of many rows, which the server may continue, the next run ends it."""
+    """After a kill during the build of a large index, which the server may continue, the next run completes it."""
     for _ in range(DOUBLINGS):
         people.execute("INSERT INTO person (name) SELECT name FROM person")
     people.add()

@@ -1,4 +1,4 @@
-"""A table that others keep busy: the migration waits for a short time, lets others pass, and tries again."""
+"""A migration of a busy table waits only briefly for its lock, lets other statements pass, and tries again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ on_servers = on("postgresql", "mysql", "mariadb")
 
 @pytest.fixture
 def table(new_people: Callable[..., People]) -> People:
-    """People, as they were before there were public ids."""
+    """A table of people without public ids."""
     return new_people(50)
 
 
 @contextmanager
 def held(table: People) -> Iterator[Any]:
-    """Another session has read the table, and its transaction stays open: no ALTER gets its lock."""
+    """Keep the transaction of another session open that has read the table, so that no ALTER gets its lock."""
     with table.engine.connect() as other:
         send(other, f"SELECT count(*) FROM {table.name}").scalar()
         try:
@@ -37,7 +37,7 @@ def held(table: People) -> Iterator[Any]:
 
 @contextmanager
 def reading(table: People) -> Iterator[list[float]]:
-    """Someone reads a row again and again; how long each time took."""
+    """Read a row again and again in a thread, and yield the list of how long each read took."""
     took: list[float] = []
     over = threading.Event()
 
@@ -60,7 +60,7 @@ def reading(table: People) -> Iterator[list[float]]:
 @on_servers
 @pytest.mark.parametrize("operation", ["expand_public_id", "contract_public_id", "drop_public_id"])
 def test_busy_for_a_while(table: People, operation: str) -> None:
-    """While a transaction holds the table for three seconds, readers wait no longer than the limit; then it is done."""
+    """While a transaction holds the table for three seconds, readers wait no longer than the limit."""
     if operation == "contract_public_id":
         table.run("expand_public_id")
         table.run("backfill_public_id")

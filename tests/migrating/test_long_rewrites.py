@@ -1,4 +1,4 @@
-"""A step of MySQL and MariaDB that rewrites the table, and needs its lock once more at the end."""
+"""A step that rewrites the table on MySQL and MariaDB needs its lock once more at the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def table(engine: Engine) -> Iterator[People]:
 
 
 def test_report_begins_during_a_rewrite(table: People) -> None:
-    """A rewrite waits at its end for a report that has begun meanwhile, instead of beginning again."""
+    """A rewrite waits at its end for a report that began meanwhile, instead of starting over."""
     rewrites = 0
 
     @event.listens_for(table.engine, "before_cursor_execute")

@@ -1,4 +1,4 @@
-"""Tables, connections and listeners of other programs that a migration has met, with what it did to them before."""
+"""Tables, connections and listeners of other programs on which a migration once went wrong."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def people(new_people: Callable[..., People]) -> People:
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """Raised where the process would be killed."""
 
 
 @on("sqlite")
 def test_killed_inside_a_transaction(people: People) -> None:
-    """With ``online=False``, a copy of SQLite that ends half-way is undone; the driver begins nothing for DDL."""
+    """With ``online=False``, a copy on SQLite that fails is rolled back, although the driver begins no transaction."""
     people.add()
     ids = people.ids()
 
@@ -53,7 +53,7 @@ def test_killed_inside_a_transaction(people: People) -> None:
 
 @on("sqlite")
 def test_foreign_keys_of_every_engine(database: str, tmp_path: Path) -> None:
-    """A listener of all engines that switches foreign keys on does not stop the rehearsal on a copy in memory."""
+    """A listener of all engines that turns foreign keys on does not break the rehearsal on a copy in memory."""
 
     def switch_on(connection: Any, record: Any) -> None:
         connection.execute("PRAGMA foreign_keys=ON")
@@ -76,7 +76,7 @@ def test_foreign_keys_of_every_engine(database: str, tmp_path: Path) -> None:
 
 @on("postgresql")
 def test_index_of_a_table_before_it_in_the_search_path(people: People) -> None:
-    """The index of the table is dropped, and not one of its name in a schema that is searched first."""
+    """The index of the table is dropped, not the index of that name in a schema that is searched first."""
     people.add()
     with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         try:
@@ -94,7 +94,7 @@ def test_index_of_a_table_before_it_in_the_search_path(people: People) -> None:
 
 @on("postgresql")
 def test_downgrade_keeps_a_default_that_could_be_ours(new_project: Callable[..., Project]) -> None:
-    """The downgrade of an adoption keeps ``DEFAULT gen_random_uuid()``, which the library would write as well."""
+    """The downgrade of an adoption keeps ``DEFAULT gen_random_uuid()``, which the library would have set as well."""
     project = new_project()
     project.execute("CREATE TABLE person (id INTEGER PRIMARY KEY, public_id uuid DEFAULT gen_random_uuid())")
     project.execute("INSERT INTO person VALUES (1), (2)")
@@ -118,7 +118,7 @@ def test_downgrade_keeps_a_default_that_could_be_ours(new_project: Callable[...,
 @on("mariadb")
 @pytest.mark.parametrize("key", ["", " AUTO_INCREMENT"])
 def test_versioned_table(engine: Engine, key: str) -> None:
-    """A system-versioned table gets its ids, whatever its key: a rehearsal on a copy of it says nothing."""
+    """A system-versioned table gets its ids, whatever its key, without a rehearsal: a copy would refuse the ALTER."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         send(connection, f"CREATE TABLE person (id INTEGER{key} PRIMARY KEY, x INTEGER) WITH SYSTEM VERSIONING")
         try:
@@ -131,7 +131,7 @@ def test_versioned_table(engine: Engine, key: str) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_engine_that_commits_each_statement(engine: Engine, people: People) -> None:
-    """An engine with ``isolation_level="AUTOCOMMIT"`` is one like a connection with it: no savepoint is set."""
+    """An engine with ``isolation_level="AUTOCOMMIT"`` works like a connection with that level: no savepoint is set."""
     own = create_engine(engine.url, isolation_level="AUTOCOMMIT")
     with own.connect() as connection:
         run_phases(connection, people.target, ["expand"])
@@ -146,7 +146,7 @@ def test_engine_that_commits_each_statement(engine: Engine, people: People) -> N
 
 @on("mysql", "mariadb")
 def test_interrupted_rehearsal(people: People) -> None:
-    """A rehearsal that is interrupted leaves no table behind in the session, nor does the next one meet it."""
+    """A rehearsal that is interrupted drops its temporary table, so that the next one does not find it."""
 
     def kill(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
         if statement.startswith("ALTER TABLE public_id_rehearsal"):

@@ -1,4 +1,4 @@
-"""Tables, columns and schemas may be called anything that their database takes."""
+"""Tables, columns and schemas can have any name that the database accepts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ODD = [pytest.param(name, id=what) for what, name in NAMES.items()]
 
 @pytest.fixture(params=ODD)
 def name(request: pytest.FixtureRequest, database: str) -> str:
-    """Each name, but for those that SQLAlchemy does not reflect."""
+    """Each name, except those that SQLAlchemy does not reflect."""
     if "\n" in request.param and database in {"mysql", "mariadb"}:
         pytest.skip(f"SQLAlchemy does not reflect it from {database}; test_refused has it")
     return str(request.param)
@@ -33,7 +33,7 @@ def name(request: pytest.FixtureRequest, database: str) -> str:
 
 @pytest.fixture
 def odd_people(new_people: Callable[..., People]) -> Callable[..., People]:
-    """Make a table, and a column of it, with odd names."""
+    """Create a table, and a column of public ids in it, with odd names."""
 
     def make(name: str, **options: Any) -> People:
         return new_people(ROWS, table=name, column=beside(name), **{"format": FORMAT, **options})
@@ -43,7 +43,7 @@ def odd_people(new_people: Callable[..., People]) -> Callable[..., People]:
 
 @pytest.fixture
 def schema(engine: Engine, name: str, tmp_path: Path) -> Iterator[str]:
-    """A schema of the name, too; on SQLite, a database that is attached."""
+    """A schema with the odd name; on SQLite, an attached database."""
     if engine.name == "sqlite":
         attach = f"ATTACH ? AS {engine.dialect.identifier_preparer.quote_identifier(name)}"
         file = str(tmp_path / "other.db")
@@ -60,7 +60,7 @@ def schema(engine: Engine, name: str, tmp_path: Path) -> Iterator[str]:
 
 
 def test_operations(odd_people: Callable[..., People], schema: str, name: str) -> None:
-    """Each operation, and each script with its command, works beside any name, there and back, and leaves nothing."""
+    """Each operation, and each script with its command, works with any name, up and down, and leaves nothing behind."""
     people = odd_people(name, schema=schema, comment=f"{name} of %s {{x}} $public_id$ :x")
     people.add()
     people.check_complete(ROWS)
@@ -95,7 +95,7 @@ def looked_at(people: People) -> audit.Report:
 
 
 def test_audit(odd_people: Callable[..., People], engine: Engine, name: str) -> None:
-    """An audit finds what is wrong beside any name, and nothing more; its remedies can be pasted."""
+    """An audit of a table with any name finds what is wrong, and nothing more; its remedies can be pasted."""
     people = odd_people(name)
     people.run("expand_public_id")
 
@@ -125,7 +125,7 @@ def test_audit(odd_people: Callable[..., People], engine: Engine, name: str) -> 
 def test_refused(
     engine: Engine, odd_people: Callable[..., People], databases: tuple[str, ...], refused: str, wrong: str, place: str
 ) -> None:
-    """A name that the database does not take is an error that says so, before anything is done."""
+    """A name that the database does not accept is refused with the reason, before anything is done."""
     if engine.name not in databases or (place == "schema" and (not refused or "li" in refused)):
         pytest.skip("is a name here")
     people = odd_people("person")

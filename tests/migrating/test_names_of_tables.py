@@ -1,4 +1,4 @@
-"""Tables that a migration names in another way than the database does."""
+"""Migrations that name a table differently from the database: in another case, or by ``schema_translate_map``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.backend
 
 @on("sqlite")
 def test_way_back_by_other_capital_letters(engine: Engine) -> None:
-    """Each operation finds the table, and the copy has the name and the counter that the table has."""
+    """Each operation finds a table by its name in another case, and the copy keeps the table's own name and counter."""
     with people(engine, 2, table="Person") as table:
         table.execute("DELETE FROM Person WHERE id = 2")
         other = People(engine, "person")
@@ -34,7 +34,7 @@ def test_way_back_by_other_capital_letters(engine: Engine) -> None:
 
 @pytest.fixture
 def schema(engine: Engine) -> Iterator[str]:
-    """A schema with a table of people, beside that of the default schema."""
+    """A schema with a table of people, which the default schema has as well."""
     with people(engine, 1) as table:
         table.execute("CREATE SCHEMA tenant; CREATE TABLE tenant.person (id bigint PRIMARY KEY, name text)")
         table.execute("INSERT INTO tenant.person VALUES (1, 'Ada')")
@@ -44,7 +44,7 @@ def schema(engine: Engine) -> Iterator[str]:
 
 @on("postgresql")
 def test_translated_schema(engine: Engine, schema: str, new_engine: Callable[..., Engine]) -> None:
-    """An operation ends, and changes one table, on a connection whose ``schema_translate_map`` names a schema."""
+    """An operation completes, and changes one table, on a connection whose ``schema_translate_map`` names a schema."""
     options = {"schema_translate_map": {None: schema}}
 
     People(new_engine("postgresql", engine.url, execution_options=options)).add()
@@ -55,7 +55,7 @@ def test_translated_schema(engine: Engine, schema: str, new_engine: Callable[...
 
 @on("sqlite")
 def test_translated_schema_after_a_refusal(engine: Engine) -> None:
-    """The ``schema_translate_map`` of a connection stays when an operation is refused."""
+    """When an operation is refused, the connection keeps its ``schema_translate_map``."""
     with people(engine, 1) as table, table.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT", schema_translate_map={None: "main"})
         with pytest.raises(ConfigurationError):

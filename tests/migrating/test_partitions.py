@@ -1,4 +1,4 @@
-"""A table that cannot have the unique index, because of partitions or inheritance: autogenerate writes no revision."""
+"""Autogenerate refuses a table that cannot have the unique index, because of partitions or inheritance."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def public_id() -> Column[str]:
 
 
 def model(engine: Engine, *names: str) -> MetaData:
-    """Return the schema as it is, with a unique public id on the tables of these *names*."""
+    """Return the reflected schema, with a unique public id on each table of *names*."""
     metadata = MetaData()
     metadata.reflect(engine, only=lambda name, _: name != "alembic_version")
     for name in names:
@@ -54,7 +54,7 @@ def model(engine: Engine, *names: str) -> MetaData:
 
 
 def refused(project: Project, metadata: MetaData) -> str:
-    """Return the error of autogenerate, which has written no revision."""
+    """Return the error of autogenerate, after asserting that it wrote no revision."""
     with pytest.raises(MigrationRefused) as of_revision:
         project.revision(metadata)
     assert not [*(project.folder / "versions").glob("*.py")]
@@ -66,7 +66,7 @@ def refused(project: Project, metadata: MetaData) -> str:
 
 @on("postgresql", "mysql", "mariadb")
 def test_partitioned_table(project: Project, engine: Engine) -> None:
-    """A partitioned table is refused before a revision is written, with its name and a remedy."""
+    """Autogenerate refuses a partitioned table before it writes a revision; the error names the table and a remedy."""
     error = refused(project, model(engine, "customer", "payment"))
 
     assert error.startswith("payment.public_id: 1 obstacle, and nothing was changed:\n- payment is partitioned")
@@ -85,14 +85,14 @@ def test_all_tables_at_once(project: Project, engine: Engine) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_column_of_a_partitioned_table(project: Project, engine: Engine) -> None:
-    """A column that is there already, and that the model wants unique, is refused as well."""
+    """An existing column that the model declares unique is refused as well."""
     project.execute("ALTER TABLE payment ADD COLUMN public_id varchar(12)")
     assert "payment is partitioned" in refused(project, model(engine, "payment"))
 
 
 @on("postgresql", "mysql", "mariadb")
 def test_operation_on_a_partitioned_table(project: Project, engine: Engine) -> None:
-    """A revision that was written by hand is refused with the same words, and changes nothing."""
+    """A revision that was written by hand is refused with the same error, and changes nothing."""
     words = refused(project, model(engine, "payment"))
     project.write("op.add_public_id('payment')")
 
@@ -104,7 +104,7 @@ def test_operation_on_a_partitioned_table(project: Project, engine: Engine) -> N
 
 @on("postgresql", "mysql", "mariadb")
 def test_excluded_column(project: Project, engine: Engine) -> None:
-    """A column that include_object excludes is not refused, and the others get their operation."""
+    """A column that include_object excludes is not refused, and the other tables get their operation."""
     excluded = ("payment.public_id", "uq_payment_public_id")
     project.configure(
         f"include_object=lambda item, name, *rest: name not in {excluded} and str(item) not in {excluded},"
@@ -117,8 +117,8 @@ def test_excluded_column(project: Project, engine: Engine) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_unique_with_the_columns_of_the_partitions(project: Project, engine: Engine) -> None:
-    """A model with a unique constraint on the id and the columns of the partitions is left to Alembic."""
-    project.execute("DELETE FROM payment")  # Alembic adds a column that is NOT NULL at once
+    """A unique constraint on the id and the partition key is left to Alembic."""
+    project.execute("DELETE FROM payment")  # Alembic adds the NOT NULL column at once, which needs an empty table
     if engine.name == "postgresql":
         project.execute("DROP TABLE payment_2026")
     metadata = model(engine)
@@ -132,7 +132,7 @@ def test_unique_with_the_columns_of_the_partitions(project: Project, engine: Eng
 
 @on("postgresql")
 def test_partitions_by_the_id(new_project: Callable[..., Project]) -> None:
-    """A table that is partitioned by its id can have the unique index, and the check is clean."""
+    """A table that is partitioned by its public id can have the unique index, and ``alembic check`` is clean."""
     project = new_project()
     columns = 'id integer, public_id varchar(12) COLLATE "C" NOT NULL'
     project.execute(f"CREATE TABLE item ({columns}) PARTITION BY HASH (public_id)")
@@ -146,7 +146,7 @@ def test_partitions_by_the_id(new_project: Callable[..., Project]) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_columns_are_read_once(project: Project, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Autogenerate reads each table once, whether its column exists, and whether it is refused."""
+    """Autogenerate reads each table once, whether or not its column exists, and whether or not it is refused."""
     read = Counter[str]()
     read_state = LiveTable.read_state
 

@@ -28,7 +28,7 @@ def people(new_people: Callable[..., People]) -> People:
 
 
 def changes(statements: list[str]) -> list[str]:
-    """Return the statements that change something; a temporary table is nothing that anyone else sees."""
+    """Return the statements that change the database; the temporary table of a rehearsal does not count."""
     words = ("CREATE", "ALTER", "UPDATE", "INSERT", "DROP", "DELETE", "COMMENT", "GRANT")
     found = [statement for statement in statements if statement.lstrip().upper().startswith(words)]
     return [statement for statement in found if "public_id_rehearsal" not in statement]
@@ -48,7 +48,7 @@ def test_writers_wait_for_a_copy(people: People) -> None:
 
 
 def test_steps_in_the_log(people: People, caplog: pytest.LogCaptureFixture) -> None:
-    """The log has each step once, although databases without transactions for DDL try the steps on a copy first."""
+    """Each step is logged once, although databases without transactional DDL try the steps on a copy first."""
     with caplog.at_level(logging.INFO, "sqlalchemy_public_id"):
         people.add()
 
@@ -73,7 +73,7 @@ def test_dry_run(people: People, statements: Any) -> None:
 
 
 def test_dry_run_stores_no_version(new_project: Callable[..., Project]) -> None:
-    """A revision with a dry run is not taken for executed."""
+    """A dry run does not mark its revision as executed: the next upgrade runs it."""
     project = new_project()
     project.config.attributes["metadata"] = MetaData()
     project.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name VARCHAR(20))")
@@ -88,7 +88,7 @@ def test_dry_run_stores_no_version(new_project: Callable[..., Project]) -> None:
 
 
 def test_command(people: People) -> None:
-    """The command prints steps, triggers and rights, and ends with 0; after the migration, nothing is left to do."""
+    """The command prints steps, triggers and rights, and exits with 0; after the migration, nothing is left to do."""
     body = {"postgresql": "EXECUTE FUNCTION suppress_redundant_updates_trigger()"}.get(
         people.engine.name, "BEGIN SELECT 1; END" if people.engine.name == "sqlite" else "SET @x = 1"
     )
@@ -111,7 +111,7 @@ def test_command(people: People) -> None:
 
 
 def test_obstacles_of_the_command(people: People) -> None:
-    """Obstacles are printed with their remedies, in each form, and the command ends with 1; consent removes them."""
+    """Each output format reports the obstacles, and the command exits with 1; with consent, it exits with 0."""
     assert re.search(r"person\.public_id .* nothing\b", plan(people, "--output", "table").stdout)
     people.run("expand_public_id")
     people.execute("UPDATE person SET public_id = 'izkpm55j334u' WHERE id < 3")
@@ -129,13 +129,13 @@ def test_obstacles_of_the_command(people: People) -> None:
     assert consented.exit_code == 0
     report = json.loads(consented.stdout)
     assert (bool(report["steps"]), report["warnings"]) == (True, [])
-    if people.engine.name == "sqlite":  # whose file has no other table
+    if people.engine.name == "sqlite":  # its file contains no other table
         every = command.run("plan", people.engine.url, "--all", "--output", "json").stdout
         assert [each["target"] for each in json.loads(every)] == ["person.public_id"]
 
 
 def test_sample(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan compares the ids of the first rows with the format, and says so; the contract reads all of them."""
+    """A plan compares only the ids of the first rows with the format, and says so; the contract checks all of them."""
     for module in ("obstacles", "report"):
         monkeypatch.setattr(f"sqlalchemy_public_id.migrating.{module}.SAMPLE", 100)
     people.write(2_000)

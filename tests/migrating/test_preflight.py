@@ -1,4 +1,4 @@
-"""Everything that stands in the way of a migration is reported before the first ALTER, and nothing is changed."""
+"""A migration reports everything that stands in its way before the first ALTER, and changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IDS = NanoId().generate_many(3)
     ("type_", "code"), [("varchar(8)", "too-short"), ("int", "wrong-type"), ("date", "wrong-type")]
 )
 def test_other_type(new_people: Callable[..., People], type_: str, code: str) -> None:
-    """A column that cannot hold the ids is refused; what old programs write goes on working."""
+    """A column that cannot hold the ids is refused, and old programs can still write."""
     people = new_people(more=f", public_id {type_}")
 
     assert code in refused(people)
@@ -36,7 +36,7 @@ def test_other_type(new_people: Callable[..., People], type_: str, code: str) ->
 
 @on("postgresql", "mysql", "mariadb")
 def test_strings_in_a_column_for_numbers(new_people: Callable[..., People], engine: Engine) -> None:
-    """Ids that are strings and a column of UUIDs, or the other way round, are refused."""
+    """Ids that are strings are refused in a column of UUIDs, and UUIDs in a column of strings."""
     uuid = "uuid" if engine.name != "mysql" else "binary(16)"
     people = new_people(more=f", public_id {uuid}")
     assert "wrong-type" in refused(people)
@@ -49,14 +49,14 @@ def test_strings_in_a_column_for_numbers(new_people: Callable[..., People], engi
 @pytest.mark.parametrize("default", ["''", "'x'", "'n/a (old)'"])
 @pytest.mark.parametrize("server_default", ["keep", "none"])
 def test_constant_default(new_people: Callable[..., People], default: str, server_default: str) -> None:
-    """A default that gives all rows one id is refused, also where the operation wants none of its own."""
+    """A default that gives all rows one id is refused, also with ``server_default="none"``."""
     people = new_people(rows=0, more=f", public_id varchar(12) DEFAULT {default}")
 
     assert "constant-default" in refused(people, server_default=server_default)
 
 
 def test_default_null(new_people: Callable[..., People]) -> None:
-    """DEFAULT NULL is no default."""
+    """DEFAULT NULL does not count as a default."""
     people = new_people(more=", public_id varchar(12) DEFAULT NULL", collation="bytes")
 
     people.add()
@@ -70,7 +70,7 @@ OTHER_DEFAULTS = {
     "mysql": ["uuid()", "lower(hex(random_bytes(16)))"],
     "mariadb": ["uuid()", "lower(hex(random_bytes(16)))"],
 }
-"""The library uses random bytes as well."""
+"""Defaults that generate other ids; the library's own ones use random bytes as well."""
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ OTHER_DEFAULTS = {
     indirect=["database"],
 )
 def test_default_of_another_kind(new_people: Callable[..., People], default: str) -> None:
-    """A default that generates other ids is refused, and kept on request."""
+    """A default that generates other ids is refused, and kept with ``server_default="none"``."""
     people = new_people(rows=0, more=f", public_id varchar(36) DEFAULT ({default})", collation="bytes")
 
     assert 'server_default="none" to keep it' in refused(people)["foreign-default"]
@@ -107,7 +107,7 @@ ONLY = {
 
 @pytest.mark.parametrize("index", INDEXES)
 def test_index_of_the_name(new_people: Callable[..., People], engine: Engine, index: str) -> None:
-    """An index that has the name, and does not keep duplicates out of the column, is not taken for the unique one."""
+    """An index that has the name, but allows duplicates in the column, is not taken for the unique index."""
     if engine.name not in ONLY.get(index, {engine.name}):
         pytest.skip(f"{engine.name} has no such index")
     type_ = (
@@ -122,7 +122,7 @@ def test_index_of_the_name(new_people: Callable[..., People], engine: Engine, in
 
 
 def test_name_of_another_table(new_people: Callable[..., People], engine: Engine) -> None:
-    """A name that an index of another table has is refused on databases whose names are those of the schema."""
+    """The name of an index of another table is refused on databases where it has to be unique in the schema."""
     people, other = new_people(), new_people(table="user_role")
     other.execute("CREATE UNIQUE INDEX uq_person_public_id ON user_role (id)")
 
@@ -135,7 +135,7 @@ def test_name_of_another_table(new_people: Callable[..., People], engine: Engine
 @on("sqlite")
 @pytest.mark.parametrize("create", ["INDEX UQ_Person_Public_Id ON shelf (place)", "TABLE UQ_PERSON_PUBLIC_ID (place)"])
 def test_name_in_other_letters(new_people: Callable[..., People], create: str) -> None:
-    """On SQLite, whose names are those of the whole file, the name in other letters is taken as well."""
+    """On SQLite, where names are unique in the whole file, a name that differs only in case is taken as well."""
     people = new_people()
     people.execute("CREATE TABLE shelf (place)")
     people.execute(f"CREATE {create}")
@@ -145,7 +145,7 @@ def test_name_in_other_letters(new_people: Callable[..., People], create: str) -
 
 @on("postgresql")
 def test_check_of_the_name(new_people: Callable[..., People]) -> None:
-    """A CHECK of the project with the name of the temporary one is an obstacle, and stays if none is needed."""
+    """A CHECK of the project with the name of the temporary CHECK is an obstacle, and stays if no CHECK is needed."""
     name = "ck_person_public_id_not_null"
     people = new_people(more=f", CONSTRAINT {name} CHECK (id > 0)")
 
@@ -163,7 +163,7 @@ def with_ids(people: People, *ids: str) -> None:
 
 
 def test_duplicates(new_people: Callable[..., People], caplog: pytest.LogCaptureFixture) -> None:
-    """Ids that rows share are refused with an example, or replaced on request, and each is logged."""
+    """Ids that rows share are refused with an example, or replaced on request; each replacement is logged."""
     people = new_people()
     people.run("expand_public_id")
     with_ids(people, IDS[0], IDS[0], IDS[1])
@@ -187,7 +187,7 @@ def test_duplicates_where_ids_are_replaced(new_people: Callable[..., People]) ->
 
 @on("postgresql", "mysql", "mariadb")
 def test_id_that_is_corrected_meanwhile(new_people: Callable[..., People]) -> None:
-    """An id that somebody corrects just before it would be replaced stays."""
+    """An id that another session corrects just before it would be replaced is kept."""
     people = new_people()
     people.run("expand_public_id")
     with_ids(people, IDS[0], "no id", IDS[1])
@@ -206,7 +206,7 @@ def test_id_that_is_corrected_meanwhile(new_people: Callable[..., People]) -> No
 
 @pytest.mark.parametrize("invalid", ["", "no id", "ÄÖÜ"])
 def test_invalid_ids(new_people: Callable[..., People], caplog: pytest.LogCaptureFixture, invalid: str) -> None:
-    """Ids that the format does not accept are refused, kept, or replaced, and each is logged."""
+    """Ids that the format does not accept are refused, kept, or replaced; each replacement is logged."""
     people = new_people()
     type_ = (
         "varchar(12) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if people.engine.name in {"mysql", "mariadb"} else ""
@@ -228,7 +228,7 @@ def test_invalid_ids(new_people: Callable[..., People], caplog: pytest.LogCaptur
 
 
 def test_everything_at_once(new_people: Callable[..., People]) -> None:
-    """One error has all obstacles."""
+    """A single error reports all obstacles."""
     people = new_people(rows=1, more=", public_id varchar(12) DEFAULT 'x'", collation="bytes")
     people.execute("CREATE INDEX uq_person_public_id ON person (public_id)")
 
@@ -237,7 +237,7 @@ def test_everything_at_once(new_people: Callable[..., People]) -> None:
 
 @pytest.mark.parametrize("number", [1, 3, 5])
 def test_number_of_malformed_ids(new_people: Callable[..., People], number: int) -> None:
-    """The message has the number of all malformed ids, and the first three of them."""
+    """The message has the number of malformed ids, and the first three of them."""
     people = new_people(6)
     people.run("expand_public_id")
     with_ids(people, *(f"bad{key}" for key in range(1, number + 1)))
@@ -249,7 +249,7 @@ def test_number_of_malformed_ids(new_people: Callable[..., People], number: int)
 
 
 def test_number_of_duplicates(new_people: Callable[..., People]) -> None:
-    """The message has the number of ids that rows share, and not that of the rows."""
+    """The message has the number of ids that rows share, not the number of these rows."""
     people = new_people(7)
     people.run("expand_public_id")
     with_ids(people, *"aaabbcc")
@@ -263,7 +263,7 @@ def test_number_of_duplicates(new_people: Callable[..., People]) -> None:
 @on("postgresql")
 @pytest.mark.parametrize("type_", ["text", "varchar(36)"])
 def test_wide_columns_are_kept(new_people: Callable[..., People], statements: Any, type_: str) -> None:
-    """A wider type, and a collation whose change would rebuild an index, are kept: nothing is rewritten."""
+    """A wider type is kept, and so is a collation whose change would rebuild an index: nothing is rewritten."""
     people = new_people(rows=FEW_ROWS + 1, more=f', public_id {type_} COLLATE "en-x-icu" UNIQUE')
     statements.clear()
 
@@ -274,7 +274,7 @@ def test_wide_columns_are_kept(new_people: Callable[..., People], statements: An
 
 
 def test_wide_column_of_few_rows(new_people: Callable[..., People], engine: Engine) -> None:
-    """The length stays on every database, so that longer ids of an earlier format remain."""
+    """Every database keeps the length of a wider column, so that longer ids of an earlier format remain."""
     people = new_people(more=", public_id varchar(36)", collation="bytes")
     people.execute(f"UPDATE person SET public_id = '{'x' * 30}' WHERE id = 1")
 
@@ -287,7 +287,7 @@ def test_wide_column_of_few_rows(new_people: Callable[..., People], engine: Engi
 
 @on("sqlite")
 def test_duplicates_under_an_index_that_is_not_unique(new_people: Callable[..., People]) -> None:
-    """Ids that rows share are refused where an index of the column lets them in."""
+    """Ids that rows share are refused if the index of the column is not unique."""
     people = new_people(more=", public_id varchar(12)")
     people.execute("CREATE INDEX old ON person (public_id)")
     with_ids(people, IDS[0], IDS[0], IDS[1])

@@ -1,4 +1,4 @@
-"""Kinds of tables, rights and dependants that stand in the way of a migration, before it has changed anything."""
+"""Kinds of tables, missing rights and dependent objects that stop a migration before it has changed anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROLE = f"public_id_reader_{os.getpid()}"
 
 @on("mysql", "mariadb")
 def test_no_key(new_people: Callable[..., People]) -> None:
-    """A table whose rows no key tells apart is refused while they have to be filled, and accepted when it is empty."""
+    """A table without a key that identifies its rows is refused if rows have to be filled, and accepted if empty."""
     people = new_people()
     people.execute("DROP TABLE person")
     people.execute("CREATE TABLE person (id integer, name varchar(50))")
@@ -44,7 +44,7 @@ def test_no_key(new_people: Callable[..., People]) -> None:
 
 @pytest.fixture
 def role(engine: Engine) -> Iterator[Engine]:
-    """An engine of a role without any right but that to connect."""
+    """An engine for a role that may connect, and nothing else."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         send(connection, f"DROP ROLE IF EXISTS {ROLE}")
         send(connection, f"CREATE ROLE {ROLE} LOGIN")
@@ -62,7 +62,7 @@ def as_role(people: People, role: Engine) -> People:
 
 @on("postgresql")
 def test_rights(new_people: Callable[..., People], role: Engine) -> None:
-    """Rights that the role lacks are all reported, each with what to do."""
+    """All missing rights of the role are reported, each with its remedy."""
     people = new_people()
     people.execute(f"GRANT SELECT ON person TO {ROLE}")
     people.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
@@ -82,7 +82,7 @@ def test_rights(new_people: Callable[..., People], role: Engine) -> None:
 
 @on("postgresql")
 def test_table_that_may_not_be_read(new_people: Callable[..., People], role: Engine) -> None:
-    """An owner without SELECT is told which right is missing, before any row is read."""
+    """An owner without SELECT gets an error that names the missing right, before any row is read."""
     people = new_people()
     people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
     people.execute(f"REVOKE SELECT ON person FROM {ROLE}")
@@ -92,7 +92,7 @@ def test_table_that_may_not_be_read(new_people: Callable[..., People], role: Eng
 
 @on("postgresql")
 def test_check_that_old_rows_violate(new_people: Callable[..., People]) -> None:
-    """A CHECK that is not valid would refuse the UPDATE of a row: it has to be validated before rows get ids."""
+    """A CHECK that is not valid could refuse the UPDATE of a row: it has to be validated before rows get ids."""
     people = new_people()
     people.execute("ALTER TABLE person ADD CONSTRAINT later CHECK (id > 1) NOT VALID")
 
@@ -105,7 +105,7 @@ def test_check_that_old_rows_violate(new_people: Callable[..., People]) -> None:
 
 @on("postgresql")
 def test_row_level_security(new_people: Callable[..., People], role: Engine) -> None:
-    """Rows that row-level security hides would get no id: refused, and old programs go on."""
+    """Row-level security is refused if it hides rows, which would get no id; old programs are not affected."""
     people = new_people()
     people.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}")
     people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
@@ -127,7 +127,7 @@ def test_row_level_security(new_people: Callable[..., People], role: Engine) -> 
     ids=["no identity", "no key"],
 )
 def test_published_table(new_people: Callable[..., People], unidentified: str) -> None:
-    """A published table whose updates PostgreSQL refuses is refused, and accepted after its remedy."""
+    """A published table on which PostgreSQL refuses UPDATE is refused, and accepted after its remedy."""
     people = new_people()
     people.execute(unidentified)
     people.execute("CREATE PUBLICATION all_people FOR TABLE person")
@@ -151,7 +151,7 @@ LOCKED = {
 
 
 @on("mysql", "mariadb")
-@pytest.mark.parametrize("kind", [*LOCKED, pytest.param("MyISAM", marks=pytest.mark.slow)])  # each row is synced
+@pytest.mark.parametrize("kind", [*LOCKED, pytest.param("MyISAM", marks=pytest.mark.slow)])  # MyISAM syncs each row
 def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine: Engine, kind: str) -> None:
     """A table that the server changes only while writers wait is refused with the cause, and changed on request."""
     more, after, cause = LOCKED.get(kind, ("", "ENGINE=MyISAM", "the engine is MyISAM"))
@@ -159,11 +159,11 @@ def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine
         more = more.replace("NOT NULL DEFAULT", "NOT NULL SRID 0 DEFAULT")
     people = new_people(more=more, after=after)
     if engine.name == "mysql" and "column" in kind:
-        people.add()  # beside writers
+        people.add()  # without blocking writers
         people.check_complete(3)
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SAWarning)  # the type of a place
+        warnings.simplefilter("ignore", SAWarning)  # SQLAlchemy does not know the type of the column place
         assert cause in refused(people)["needs-lock"]
 
         people.add(allow_lock=True)
@@ -175,7 +175,7 @@ def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine
 
 @on("mysql", "mariadb")
 def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: Engine) -> None:
-    """If writers may wait, MySQL copies the table, because its rebuild in place can lose rows. The plan tells it."""
+    """If writers may wait, MySQL copies the table, because its rebuild in place can lose rows; the plan says so."""
     people = new_people()
     with pytest.raises(DryRun) as plan:
         people.add(allow_lock=True, dry_run=True)
@@ -207,7 +207,7 @@ def test_system_versioned_table(new_people: Callable[..., People]) -> None:
 
 @on("mariadb")
 def test_system_versioned_table_with_a_history(new_people: Callable[..., People]) -> None:
-    """Earlier versions of rows, or those that the backfill would add, have no ids: told before anything is changed."""
+    """A table whose earlier row versions have no ids, or would get none in the backfill, is refused before any change."""
     changed = ", changed timestamp DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
     people = new_people(more=changed, after="WITH SYSTEM VERSIONING")
     assert "earlier versions of its rows have no ids" in refused(people, allow_lock=True)["versioned"]
@@ -221,7 +221,7 @@ def test_system_versioned_table_with_a_history(new_people: Callable[..., People]
 
 @on("mysql", "mariadb")
 def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
-    """Privileges that the user lacks are reported together, with the GRANT."""
+    """All missing privileges of the user are reported together, with the GRANT."""
     people = new_people()
     user = f"'{ROLE}'@'%'"
     people.execute(f"CREATE USER {user}")
@@ -238,21 +238,21 @@ def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
     people.check_complete(3)
 
 
-# --- what a table cannot have
+# --- limits of a table
 
 KEYS = ", ".join(f"KEY of_name_{number} (name)" for number in range(63))
-"""With the primary key, as many as a table can have."""
+"""With the primary key, the maximum number of indexes of a table."""
 
 
 @on("mysql", "mariadb")
 def test_table_with_all_indexes(new_people: Callable[..., People]) -> None:
-    """A table that cannot have one more index is refused before it gets the column."""
+    """A table with the maximum number of indexes is refused before it gets the column."""
     assert "refused" in refused(new_people(more=f", {KEYS}"))
 
 
 @on("postgresql")
 def test_table_with_all_columns_of_postgresql(new_people: Callable[..., People]) -> None:
-    """A table that had so many columns that it cannot have one more is refused; those that are gone count as well."""
+    """A table that has reached the maximum number of columns is refused; dropped columns count as well."""
     people = new_people(more="".join(f", c{number} boolean" for number in range(1598)))
     people.execute("ALTER TABLE person DROP COLUMN c7")
 
@@ -261,7 +261,7 @@ def test_table_with_all_columns_of_postgresql(new_people: Callable[..., People])
 
 @on("postgresql")
 def test_table_of_a_type(table: People) -> None:
-    """A table that has the columns of its type is refused."""
+    """A typed table is refused, because its columns are those of its type."""
     table.drop()
     table.execute('CREATE TYPE "Human" AS (id int, name text)')
     table.execute('CREATE TABLE person OF "Human" (PRIMARY KEY (id))')
@@ -274,7 +274,7 @@ def test_table_of_a_type(table: People) -> None:
 @on("sqlite")
 @pytest.mark.parametrize("name", ["note", "note_data"])
 def test_table_of_a_module(table: People, name: str) -> None:
-    """A virtual table and the tables in which its module keeps the rows are refused, also without rows."""
+    """A virtual table, and the tables in which its module keeps the rows, are refused even without rows."""
     table.execute("CREATE VIRTUAL TABLE note USING fts5 (body)")
 
     with pytest.raises(MigrationRefused, match="of a module of SQLite"):
@@ -300,7 +300,7 @@ CREATE TRIGGER shown BEFORE INSERT ON person FOR EACH ROW WHEN (NEW.public_id = 
 
 @pytest.fixture
 def dependants(table: People) -> Iterator[People]:
-    """A table of people on which something will depend that goes with it."""
+    """A table of people; objects that come to depend on it are dropped with it."""
     yield table
     if table.engine.name == "postgresql":
         table.execute("DROP TABLE person CASCADE")
@@ -320,7 +320,7 @@ def dependants(table: People) -> Iterator[People]:
     ids=["view", "policy", "rule", "trigger", "generated column"],
 )
 def test_dependants_of_the_type(dependants: People, more: str, dependant: str) -> None:
-    """A column whose collation has to change, and on which something depends, is refused before its rows get ids."""
+    """A column whose collation has to change, and on which other objects depend, is refused before its rows get ids."""
     dependants.create(2, more=f", public_id varchar(12){more}")
     dependants.execute(dependant)
 
@@ -331,7 +331,7 @@ def test_dependants_of_the_type(dependants: People, more: str, dependant: str) -
 
 @on("postgresql")
 def test_dependants_of_column_and_index(dependants: People) -> None:
-    """A column that a view or a foreign key needs is neither loosened nor half dropped."""
+    """A column that a view or a foreign key needs is neither loosened nor partly dropped."""
     dependants.add()
     dependants.execute("CREATE VIEW shown AS SELECT public_id FROM person")
     dependants.execute("CREATE TABLE visit (of varchar(12) REFERENCES person (public_id))")
@@ -351,7 +351,7 @@ def test_dependants_of_column_and_index(dependants: People) -> None:
 
 @on("mysql", "mariadb")
 def test_trigger_that_needs_the_column(table: People) -> None:
-    """A trigger with the column would refuse each INSERT after it is dropped; one of another column may stay."""
+    """A trigger that uses the column prevents its drop, because each INSERT would fail; other triggers do not."""
     table.add()
     table.execute("CREATE TRIGGER other BEFORE UPDATE ON person FOR EACH ROW SET NEW.name = 'my public_id'")
     table.execute("CREATE TRIGGER lower BEFORE INSERT ON person FOR EACH ROW SET NEW . `Public_Id` = lower(NEW.name)")
@@ -364,7 +364,7 @@ def test_trigger_that_needs_the_column(table: People) -> None:
 
 
 def test_primary_key_is_not_dropped(table: People) -> None:
-    """A column of the primary key is no column of public ids that could be dropped."""
+    """A column of the primary key is not dropped as a column of public ids."""
     key = People(table.engine, table.name, column="id")
 
     assert "id is in the primary key of person" in refused(key, "drop_public_id")["dependants"]
@@ -380,7 +380,7 @@ def test_primary_key_is_not_dropped(table: People) -> None:
     ],
 )
 def test_foreign_keys_to_the_column(table: People, operation: str, words: str) -> None:
-    """A foreign key that refers to the column, which refuses an ALTER of it, is named before the first one."""
+    """A foreign key that refers to the column, and would make an ALTER fail, is reported before the first ALTER."""
     charset = "latin1" if operation == "contract_public_id" else "ascii COLLATE ascii_bin"
     column = f"varchar(12) CHARACTER SET {charset}"
     table.create(0, more=f", public_id {column} NOT NULL, UNIQUE INDEX uq_person_public_id (public_id)")
@@ -397,7 +397,7 @@ def test_foreign_keys_to_the_column(table: People, operation: str, words: str) -
 
 @on("mysql", "mariadb")
 def test_foreign_key_that_sets_the_column_to_null(table: People) -> None:
-    """A column that a foreign key of its own sets to NULL is refused before its rows get ids."""
+    """A column that its own foreign key sets to NULL is refused before its rows get ids."""
     column = "public_id varchar(12) CHARACTER SET ascii COLLATE ascii_bin"
     table.execute(f"CREATE TABLE issued (id int, {column} PRIMARY KEY)")
     table.create(1, more=f", {column}, FOREIGN KEY (public_id) REFERENCES issued (public_id) ON DELETE SET NULL")

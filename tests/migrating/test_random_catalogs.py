@@ -1,6 +1,6 @@
-"""Tables at random: what the plan says is what happens, and what is not of the public id is as it was.
+"""Random tables: the plan predicts what happens, and everything but the public id is left unchanged.
 
-``PUBLIC_ID_CATALOGS=200`` tries as many tables on each database, instead of a few.
+``PUBLIC_ID_CATALOGS=200`` tries 200 tables on each database, instead of 15.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEMA = 'it\'s %s "my" schema'
 
 @pytest.fixture
 def new_table(engine: Engine, tmp_path: Path) -> Iterator[Callable[[int], RandomTable]]:
-    """Make the table of a seed, in a schema of its own that is gone after the test."""
+    """Return a function that creates the table of a seed, in a separate schema that is dropped after the test."""
     schema = "other" if engine.name == "sqlite" else f"{SCHEMA} {os.getpid()}"
     preparer = type(engine.dialect)(paramstyle="named").identifier_preparer
     name = preparer.quote_identifier(schema)
@@ -43,7 +43,7 @@ def new_table(engine: Engine, tmp_path: Path) -> Iterator[Callable[[int], Random
             if _is_accepted(engine, table.statements[0]):
                 break
         for statement in table.statements[1:]:
-            _is_accepted(engine, statement)  # some are not for a table of this kind
+            _is_accepted(engine, statement)  # some are not valid for a table of this kind
         return table
 
     yield make
@@ -58,7 +58,7 @@ def _cascade(engine: Engine) -> str:
 def _send_all(engine: Engine, statements: list[str]) -> None:
     with engine.begin() as connection:
         if engine.name in ("mysql", "mariadb"):
-            send(connection, "SET SESSION sql_mode = ''")  # zero dates
+            send(connection, "SET SESSION sql_mode = ''")  # accept zero dates
         for statement in statements:
             send(connection, statement)
 
@@ -84,7 +84,7 @@ def planned(people: People, operation: str) -> MigrationReport:
 
 
 def run_as_planned(people: People, table: RandomTable, operation: str) -> bool:
-    """Run an *operation*, which ends if its plan is clear, and changes nothing otherwise; return True if it was."""
+    """Run an *operation*: it completes, or if its plan has obstacles, changes nothing. Return True if it completed."""
     before = lines(people.engine, table)
     if planned(people, operation).obstacles:
         with pytest.raises(MigrationRefused):
@@ -98,7 +98,7 @@ def run_as_planned(people: People, table: RandomTable, operation: str) -> bool:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_table(engine: Engine, new_table: Callable[[int], RandomTable], seed: int) -> None:
-    """An operation whose plan is clear ends, and changes nothing else; the way back leaves nothing behind."""
+    """An operation whose plan has no obstacles completes, and changes nothing else; the way back leaves nothing."""
     table = new_table(seed)
     people = People(engine, table.name, schema=table.schema, **table.options)
     before = lines(engine, table)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.backend
 
 
 def create(table: People, columns: str, rows: str = "", after: str = "") -> None:
-    """Create the table with these columns alone, and insert *rows*."""
+    """Create the table with only these columns, and insert *rows*."""
     table.execute("DROP TABLE person")
     table.execute(f"CREATE TABLE person ({columns}) {after}")
     if rows:
@@ -36,7 +36,7 @@ def count_ids(table: People) -> int:
 
 
 def accept_zero_dates(table: People, new_engine: Callable[..., Engine], mode: str = "NO_ENGINE_SUBSTITUTION") -> People:
-    """The table, seen by a session that accepts the zero dates of old programs, or what another *mode* accepts."""
+    """Return the table, seen by sessions that accept the zero dates of old programs, or what another *mode* accepts."""
     options = {"init_command": f"SET SESSION sql_mode = '{mode}'"}
     return People(new_engine(table.engine.name, table.engine.url, connect_args=options))
 
@@ -81,7 +81,7 @@ def test_zero_date_in_a_column_with_on_update(table: People, new_engine: Callabl
 @on("mysql", "mariadb")
 @pytest.mark.parametrize("options", [{"allow_lock": True}, {"collation": "bytes"}], ids=["rebuild", "collation"])
 def test_invalid_date(table: People, new_engine: Callable[..., Engine], options: dict[str, Any]) -> None:
-    """A date that no calendar has is kept when the table is copied, in a session that does not accept such dates."""
+    """An invalid date is kept when the table is copied, in a session that does not accept such dates."""
     old = accept_zero_dates(table, new_engine, "ALLOW_INVALID_DATES")
     create(old, "id int PRIMARY KEY, day date, public_id varchar(12) CHARACTER SET utf8mb4", "(1, '2026-02-31', NULL)")
     if "collation" not in options:
@@ -94,7 +94,7 @@ def test_invalid_date(table: People, new_engine: Callable[..., Engine], options:
 
 @on("mysql")
 def test_wide_row(table: People) -> None:
-    """A table whose rows are too wide for ALGORITHM=INSTANT gets ids by the next algorithm."""
+    """A table whose rows are too wide for ALGORITHM=INSTANT gets ids with the next algorithm."""
     columns = ", ".join(f"c{number} varchar(255)" for number in range(40))
     create(table, f"id int PRIMARY KEY, {columns}", after="CHARSET latin1")
     table.execute("INSERT INTO person (id) VALUES (1)")
@@ -125,7 +125,7 @@ def test_remedy_in_another_schema(engine: Engine) -> None:
 
 @on("postgresql")
 def test_types_that_sqlalchemy_lacks(table: People) -> None:
-    """Audits, plans and migrations are silent about other columns, whatever their types are."""
+    """Audits, plans and migrations raise no warning about other columns, whatever their types are."""
     table.create(3, more=", place point")
 
     audit.run(table.engine, tables=["person"])

@@ -1,4 +1,4 @@
-"""``kill -9`` while the server waits for others: whether its session goes on or not, the next run goes on from there.
+"""``kill -9`` while the server waits for a lock: the next run completes, whether or not the server's session goes on.
 
 ``faults`` ends the connection after each statement, and ``test_killed_at_random.py`` kills at any moment.
 """
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 ROWS = 60
 STEPS = {"expand": "ALTER TABLE", "index": "CREATE UNIQUE INDEX", "contract": "ALTER TABLE", "drop": "ALTER TABLE"}
-"""What the server waits with when the process is killed."""
+"""The statement with which the server waits for a lock when the process is killed."""
 CASES = [
     ("postgresql", "index"),
     *((database, step) for database in ("postgresql", "mysql", "mariadb") for step in STEPS if step != "index"),
@@ -27,7 +27,7 @@ CASES = [
 
 
 def waiting(people: People, statement: str) -> list[int]:
-    """Return the connections of the server whose *statement* waits for a lock."""
+    """Return the ids of the connections whose *statement* waits for a lock."""
     with monitor(people.engine) as connection:
         if people.engine.name == "postgresql":
             query = (
@@ -47,7 +47,7 @@ def waiting(people: People, statement: str) -> list[int]:
 @pytest.mark.parametrize("ended", [True, False], ids=["session ends", "session goes on"])
 @pytest.mark.parametrize(("database", "step"), CASES, indirect=["database"])
 def test_killed_while_it_waits(new_people: Callable[..., People], engine: Engine, step: str, ended: bool) -> None:
-    """Killed in ALTER or CREATE INDEX, whether the server goes on with it or not, the next run comes to the end."""
+    """After a kill in ALTER or CREATE INDEX, the next run completes, whether or not the server goes on with it."""
     people = new_people(ROWS)
     operation = "drop_public_id" if step == "drop" else "add_public_id"
     if step == "drop":
@@ -56,7 +56,7 @@ def test_killed_while_it_waits(new_people: Callable[..., People], engine: Engine
         people.run("expand_public_id")
         people.run("backfill_public_id")
     with engine.connect() as other:
-        if step == "contract" and engine.name == "postgresql":  # where the index is not built by ALTER
+        if step == "contract" and engine.name == "postgresql":  # ALTER does not build the index there
             send(other, "CREATE UNIQUE INDEX uq_person_public_id ON person (public_id)")
             other.commit()
         send(other, "UPDATE person SET name = 'x' WHERE id = 1" if step == "index" else "SELECT * FROM person")

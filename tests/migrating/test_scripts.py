@@ -1,4 +1,4 @@
-"""``alembic upgrade --sql``: scripts of DDL, which the client of the database really runs."""
+"""``alembic upgrade --sql``: scripts of DDL, which the tests run with the client of the database."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_whole_way(new_people: Callable[..., People], options: dict[str, Any], m
 @servers
 @with_options
 def test_drop(new_people: Callable[..., People], options: dict[str, Any]) -> None:
-    """The script of the way down leaves nothing behind, whichever phase was reached."""
+    """The script of the way back leaves nothing behind, whichever phase was reached."""
     people = new_people(ROWS, **options)
     for operation in ("expand_public_id", "add_public_id"):
         people.run(operation)
@@ -65,7 +65,7 @@ def test_drop(new_people: Callable[..., People], options: dict[str, Any]) -> Non
 
 @servers
 def test_backfill(new_people: Callable[..., People]) -> None:
-    """A script of the backfill has the command alone, and no statement."""
+    """The script of a backfill contains only the command, and no statement."""
     lines = new_people(ROWS).script("backfill_public_id").split("\n")
 
     assert [line for line in lines if line and not line.startswith(("-- ", "BEGIN", "COMMIT"))] == []
@@ -87,7 +87,7 @@ def test_backfill(new_people: Callable[..., People]) -> None:
 def test_what_needs_a_connection(
     new_people: Callable[..., People], database: str, operation: str, options: dict[str, Any]
 ) -> None:
-    """What depends on the table, such as a copy of SQLite, is no script, and the error says why."""
+    """An operation that depends on the table, such as a copy on SQLite, cannot be a script, and the error says why."""
     message = r"needs a connection, .* rows, indexes and triggers of the table: run this migration without --sql"
     if operation == "add_public_id" and database != "sqlite":
         message += r"; op\.expand_public_id\(\) can be a script"
@@ -98,7 +98,7 @@ def test_what_needs_a_connection(
 
 @servers
 def test_column_that_exists(new_people: Callable[..., People]) -> None:
-    """A script fails at a column that exists, and the column keeps its default and its comment."""
+    """A script fails if the column exists, and the column keeps its default and its comment."""
     people = new_people(ROWS)
     is_postgresql = people.engine.name == "postgresql"
     definition = (
@@ -117,7 +117,7 @@ def test_column_that_exists(new_people: Callable[..., People]) -> None:
 
 @servers
 def test_locked_table(new_people: Callable[..., People]) -> None:
-    """A script gives up after ``lock_timeout`` and changes nothing; run again, it does its work."""
+    """A script gives up after ``lock_timeout`` and changes nothing; run again, it completes."""
     people = new_people(ROWS)
     sql = people.script("expand_public_id")
     with people.engine.connect() as other:
@@ -132,7 +132,7 @@ def test_locked_table(new_people: Callable[..., People]) -> None:
 
 @on("postgresql")
 def test_version(new_project: Callable[..., Project], new_people: Callable[..., People]) -> None:
-    """psql goes on after an error, and stores no version all the same: the transaction is undone as a whole."""
+    """psql continues after an error, but stores no version, because the transaction is rolled back as a whole."""
     project, people = new_project(), new_people(ROWS)
     project.config.attributes["metadata"] = MetaData()
     project.write("op.expand_public_id('person')")
@@ -149,7 +149,7 @@ def test_version(new_project: Callable[..., Project], new_people: Callable[..., 
 
 @servers
 def test_settings(new_people: Callable[..., People]) -> None:
-    """After a script, the session has the settings of the server."""
+    """After a script, the session has the settings of the server again."""
     people = new_people(ROWS)
     question = "SHOW lock_timeout;" if people.engine.name == "postgresql" else "SELECT @@SESSION.lock_wait_timeout;"
 
@@ -161,7 +161,7 @@ def test_settings(new_people: Callable[..., People]) -> None:
 
 @on("mysql", "mariadb")
 def test_table_without_instant_changes(new_people: Callable[..., People]) -> None:
-    """A script changes a table beside writers that the server cannot change at once."""
+    """A script changes a table without INSTANT changes while others write."""
     people = new_people(ROWS)
     people.create(ROWS, after="ROW_FORMAT=COMPRESSED")
 
@@ -174,7 +174,7 @@ def test_table_without_instant_changes(new_people: Callable[..., People]) -> Non
 @on("mysql", "mariadb")
 @pytest.mark.parametrize("kind", [{"more": ", FULLTEXT KEY (name)"}, {"after": "ENGINE=MyISAM"}], ids=str)
 def test_table_that_is_locked(new_people: Callable[..., People], kind: dict[str, str]) -> None:
-    """A script stops at a table whose writers would wait, and changes nothing; with ``allow_lock=True``, they wait."""
+    """A script stops at a table whose writers would wait, and changes nothing; ``allow_lock=True`` lets them wait."""
     people = new_people(ROWS)
     people.create(ROWS, **kind)
     if people.engine.name == "mariadb" and (people.engine.dialect.server_version_info or ()) >= (11, 2):
@@ -192,7 +192,7 @@ def test_table_that_is_locked(new_people: Callable[..., People], kind: dict[str,
 
 @on("postgresql")
 def test_squawk(new_people: Callable[..., People], tmp_path: Path) -> None:
-    """The linter squawk has no objection but those that are answered, and none is answered that it does not have."""
+    """The linter squawk reports exactly the rules that are answered here."""
     answered = {
         "prefer-text-field": "VARCHAR(n) is the type that the models declare",
         "ban-drop-column": "this is the purpose of drop, the downgrade",

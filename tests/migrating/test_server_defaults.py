@@ -1,4 +1,4 @@
-"""Ids that the database makes: they pass the same validator, and the same chi-square, as those of Python."""
+"""Ids that the database generates pass the same validator, and the same chi-square test, as those of Python."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sqlalchemy_public_id.migrating.server_defaults import can_generate, express
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
 SUSPECT = 1e-6 / 1000
-"""There are some hundred chances below; together they give a false alarm once in a million runs."""
+"""The tests compute several hundred chances; with this bound, they give a false alarm once in a million runs."""
 ODD = "'\"%:;,.()-?{}$@ab"
 ALPHABETS = {"2": "01", "base36": BASE36, "odd": ODD, "94": "".join(map(chr, range(33, 127))).replace("\\", "")}
 NATIVE = [Uuid7(prefix="pst"), Uuid4(encoding="base58"), JetifyTypeId("person"), Ulid(), ObjectId(prefix="oid")]
@@ -53,14 +53,14 @@ NOT_GENERATED = [
 
 
 def shown(engine: Engine, format: Format) -> list[str]:
-    """The ids of all people, as text."""
+    """Return the ids of all people, as text."""
     table = Table("person", MetaData(), Column("public_id", PublicIdType(format)))
     with engine.connect() as connection:
         return list(connection.scalars(select(table.c.public_id)))
 
 
 def made(engine: Engine, format: Format, count: int) -> list[str]:
-    """So many ids from the default of the database, which are well-formed and different."""
+    """Return *count* ids from the default of the database, after checking that they are well-formed and distinct."""
     people = People(engine, format=format)
     people.create(0)
     try:
@@ -78,7 +78,7 @@ def made(engine: Engine, format: Format, count: int) -> list[str]:
 
 
 def chances(ids: list[str], alphabet: str) -> list[float]:
-    """The chances of the counts of characters: over all, at each place, and of pairs of neighbours in an id."""
+    """Return the chances of the character counts: over all, at each place, and of pairs of places in an id."""
     text = "".join(ids)
     length = len(ids[0])
     columns = [text, *(text[place::length] for place in range(length))]
@@ -93,7 +93,7 @@ def chances(ids: list[str], alphabet: str) -> list[float]:
 @pytest.mark.backend(alphabet=[ODD])
 @pytest.mark.parametrize("alphabet", ALPHABETS.values(), ids=ALPHABETS)
 def test_uniform(engine: Engine, alphabet: str) -> None:
-    """Every character is equally likely at every place, and none depends on another."""
+    """Every character is equally likely at every place, and independent of the others."""
     length, count = (60, 20_000) if len(alphabet) == 2 else (12, 60_000)
 
     ids = made(engine, NanoId(length=length, alphabet=alphabet), count)
@@ -106,7 +106,7 @@ RANDOM = {"Uuid4": (31, 30, 20, 2, 0), "Ulid": tuple(range(20)), "ObjectId": tup
 
 
 def has_own_function(engine: Engine, format: BitsFormat) -> bool:
-    """Whether PostgreSQL makes the ids with its own ``uuidv7()``."""
+    """Return True if PostgreSQL generates the ids with its own ``uuidv7()``."""
     with engine.connect() as connection:
         version = connection.dialect.server_version_info
     return engine.name == "postgresql" and "uuidv7()" in expression(format, "postgresql", version)
@@ -122,7 +122,7 @@ def has_own_function(engine: Engine, format: BitsFormat) -> bool:
     ids=repr,
 )
 def test_digits(engine: Engine, format: BitsFormat) -> None:
-    """Numbers, and hexadecimal text with prefix and hyphens, are of now, and random where they have to be."""
+    """Ids that are numbers or hexadecimal text have the current time, and random digits wherever they need them."""
     ids = made(engine, format, 4000)
 
     if format.ordered:
@@ -130,7 +130,7 @@ def test_digits(engine: Engine, format: BitsFormat) -> None:
         times = [format.timestamp(id) for id in ids]
         assert now - timedelta(minutes=2) < min(times) <= max(times) < now + timedelta(seconds=2)
     numbers = [format.to_int(id) for id in ids]
-    finer_time = () if has_own_function(engine, format) else (17, 18)  # uuidv7() has parts of the millisecond there
+    finer_time = () if has_own_function(engine, format) else (17, 18)  # uuidv7() has fractions of the millisecond there
     places = RANDOM.get(type(format).__name__, (0, 1, 7, 14, *finer_time))
     digits = {place: Counter(number >> 4 * place & 15 for number in numbers) for place in places}
     chances = {place: chance_of([counts[digit] for digit in range(16)]) for place, counts in digits.items()}
@@ -161,7 +161,7 @@ REFUSED: list[tuple[Any, str]] = [
     ids=repr,
 )
 def test_refused(dialect: str, format: Any, why: str) -> None:
-    """A format that the database cannot make, or whose backslash is an escape in some sessions, is refused."""
+    """A format that the database cannot generate, or whose backslash is an escape in some sessions, is refused."""
     with pytest.raises(
         ConfigurationError, match=rf'{dialect} cannot generate .*: .*{why}.*; pass server_default="none"'
     ):
@@ -169,7 +169,7 @@ def test_refused(dialect: str, format: Any, why: str) -> None:
 
 
 def test_own_function() -> None:
-    """PostgreSQL 18 has a function for UUIDs of version 7, and it is used where the server is known to have it."""
+    """UUIDs of version 7 use PostgreSQL's own function if the server is known to have it, since version 18."""
     assert expression(Uuid7(), "postgresql", (18, 1)) == "uuidv7()"
     assert expression(JetifyTypeId("x"), "postgresql", (18,)) == "uuidv7()"
     assert "uuidv7" not in expression(Uuid7(), "postgresql", (17, 2))
@@ -181,7 +181,7 @@ EVIL = "CREATE FUNCTION evil.substr(text, int{}) RETURNS text LANGUAGE sql AS $$
 
 @on("postgresql")
 def test_session_of_another_program(new_people: Callable[..., People]) -> None:
-    """The default of PostgreSQL makes the same ids if strings have escapes, and whatever the search path is."""
+    """The default of PostgreSQL generates valid ids even if strings have escapes, and whatever the search path is."""
     format = NanoId(alphabet="abc'", prefix="per")
     people = new_people(0, format=format)
     people.run("expand_public_id")
@@ -209,7 +209,7 @@ REPORTED = [
 @on("sqlite", "mysql", "mariadb")
 @pytest.mark.parametrize("format", REPORTED, ids=repr)
 def test_default_of_the_library(table: People, format: Format) -> None:
-    """The server has another text for a default than the library; it is recognised for its format, and for no other."""
+    """A default of the library is recognized although the server rewrites its text, but only for its own format."""
     dialect = table.engine.dialect
     if not can_generate(format, dialect.name):
         pytest.skip("this database cannot generate such ids")
@@ -230,7 +230,7 @@ def test_default_of_the_library(table: People, format: Format) -> None:
 @pytest.mark.backend(format=[NATIVE[0], NATIVE[-1], TEXT[1], *NOT_GENERATED[::2]])
 @pytest.mark.parametrize("format", [*NATIVE, *TEXT, *NOT_GENERATED], ids=repr)
 def test_migrated(new_people: Callable[..., People], engine: Engine, format: BitsFormat) -> None:
-    """Every format goes onto a table with rows, is unique and NOT NULL, and goes away again."""
+    """A column of any format is added to a table with rows, is unique and NOT NULL, and is dropped again."""
     keep: Any = "keep" if can_generate(format, engine.name) else "none"
     people = new_people(200, format=format, server_default=keep)
     people.add()
@@ -249,7 +249,7 @@ def test_migrated(new_people: Callable[..., People], engine: Engine, format: Bit
 
 @on("mysql", "mariadb", "postgresql")
 def test_duplicates(new_people: Callable[..., People], engine: Engine) -> None:
-    """Rows that share a number before there is an index are given others when it is built, with consent."""
+    """With consent, rows that share a number get new ones when the unique index is built."""
     format = ObjectId()
     people = new_people(20, format=format, server_default="none")
     people.run("expand_public_id")

@@ -1,4 +1,4 @@
-"""The copy of a table on SQLite: whatever the table has, it has afterwards."""
+"""The copy of a table on SQLite keeps everything that the table has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def engine(new_engine: Callable[..., Engine]) -> Engine:
 
 @pytest.fixture
 def connection(engine: Engine) -> Iterator[Connection]:
-    """A connection that commits by itself."""
+    """A connection in AUTOCOMMIT mode."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         yield connection
 
@@ -45,7 +45,7 @@ def script(connection: Connection, *statements: str) -> None:
 
 
 def test_triggers(engine: Engine, connection: Connection) -> None:
-    """Triggers on the table, and triggers of other tables that write to it, go on working."""
+    """Triggers on the table, and triggers on other tables that write to it, still work."""
     script(
         connection,
         "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
@@ -64,7 +64,7 @@ def test_triggers(engine: Engine, connection: Connection) -> None:
 
 
 def test_views(engine: Engine, connection: Connection) -> None:
-    """Views of the table, and INSTEAD OF triggers on them, are as before."""
+    """Views of the table, and INSTEAD OF triggers on them, are unchanged."""
     script(
         connection,
         "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT)",
@@ -82,7 +82,7 @@ def test_views(engine: Engine, connection: Connection) -> None:
 
 
 def test_indexes(engine: Engine, connection: Connection) -> None:
-    """Indexes on expressions, partial, descending and with collations are made again, word for word."""
+    """Indexes that are partial or descending, or use expressions or collations, are created again, word for word."""
     script(
         connection,
         "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, age INT)",
@@ -121,7 +121,7 @@ def test_indexes(engine: Engine, connection: Connection) -> None:
     ids=["check", "column check", "collation", "without rowid", "strict", "generated", "comments", "quotes", "self"],
 )  # fmt: skip
 def test_table(engine: Engine, connection: Connection, create: str, insert: str, refused: str) -> None:
-    """What the table refuses it still refuses, and the other columns are described in the same words."""
+    """The table still refuses the rows that it refused before, and the other columns have the same definitions."""
     script(connection, f"CREATE TABLE person {create}", f"INSERT INTO person {insert}")
     columns = rows(connection, "SELECT * FROM pragma_table_xinfo('person')")
     before = rows(connection, "SELECT * FROM person")
@@ -137,7 +137,7 @@ def test_table(engine: Engine, connection: Connection, create: str, insert: str,
 
 @pytest.mark.parametrize("gone", ["id > 1", "id > 0"], ids=["last rows", "all rows"])
 def test_counter(engine: Engine, connection: Connection, gone: str) -> None:
-    """AUTOINCREMENT goes on counting: no key is used twice, also where the last rows, or all rows, are gone."""
+    """AUTOINCREMENT continues to count, even if the last rows, or all rows, were deleted: no key is used twice."""
     script(
         connection,
         "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)",
@@ -183,12 +183,12 @@ def test_children_stay(engine: Engine, connection: Connection) -> None:
     [
         ("person", "add_public_id", True),
         ("person", "add_public_id", False),
-        ("Person", "add_public_id", True),  # SQLite ignores the case of letters
+        ("Person", "add_public_id", True),  # SQLite ignores case
         ("[PERSON]", "loosen_public_id", True),
     ],
 )
 def test_foreign_keys_on(engine: Engine, connection: Connection, parent: str, operation: str, online: bool) -> None:
-    """With foreign keys on, the copy would delete rows of other tables: it is refused, and nothing is deleted."""
+    """With foreign keys on, the copy would delete rows of other tables, so it is refused, and nothing is deleted."""
     script(connection, *(each.replace("REFERENCES person", f"REFERENCES {parent}") for each in CHILDREN))
     if operation == "loosen_public_id":
         add(engine)
@@ -204,7 +204,7 @@ def test_foreign_keys_on(engine: Engine, connection: Connection, parent: str, op
         other.rollback()
         if online:
             with migrating(other) as op:
-                op.add_public_id("card")  # to which nobody refers
+                op.add_public_id("card")  # no table refers to it
         other.invalidate()
 
     assert rows(connection, "SELECT count(*) FROM card") == [(3,)]
@@ -212,7 +212,7 @@ def test_foreign_keys_on(engine: Engine, connection: Connection, parent: str, op
 
 
 def test_foreign_key_to_the_column(engine: Engine, connection: Connection) -> None:
-    """The unique index stays as long as a foreign key of another table needs it, whose writes would fail."""
+    """The unique index stays as long as a foreign key of another table needs it, because writes there would fail."""
     script(connection, "CREATE TABLE person (id INTEGER PRIMARY KEY)")
     people = add(engine)
     send(connection, "CREATE TABLE card (person TEXT REFERENCES person (public_id))")
@@ -226,7 +226,7 @@ def test_foreign_key_to_the_column(engine: Engine, connection: Connection) -> No
 @pytest.mark.parametrize("action", ["REPLACE", "IGNORE"])
 @pytest.mark.parametrize("unique", ["{} UNIQUE ON CONFLICT {}", "{}, UNIQUE (public_id) ON CONFLICT {}"])
 def test_duplicates_that_raise_no_error(engine: Engine, connection: Connection, unique: str, action: str) -> None:
-    """A UNIQUE that deletes the old row, or skips the new one, keeps no id safe, and is refused."""
+    """A UNIQUE that deletes the old row, or skips the new one, is refused, because a duplicate would raise no error."""
     definition = unique.format("public_id VARCHAR(12)", action)
     script(
         connection,
@@ -240,7 +240,7 @@ def test_duplicates_that_raise_no_error(engine: Engine, connection: Connection, 
 
 
 def test_column_in_other_letters(engine: Engine, connection: Connection) -> None:
-    """A column that the table writes with other capitals is found, with its index, in each operation."""
+    """Each operation finds the column and its index even if the table spells the column in another case."""
     send(connection, "CREATE TABLE person (id INTEGER PRIMARY KEY, Public_ID VARCHAR(12))")
     people = add(engine)
     people.add()
@@ -254,7 +254,7 @@ def test_column_in_other_letters(engine: Engine, connection: Connection) -> None
 
 @pytest.mark.parametrize("more", ["NOT NULL UNIQUE", "UNIQUE"])
 def test_drop_a_column_of_another_program(engine: Engine, connection: Connection, more: str) -> None:
-    """A column that is unique by a constraint without a name, and by an index beside it, is dropped with both."""
+    """A column that is unique by an unnamed constraint, and by another index beside it, is dropped with both."""
     script(
         connection,
         f"CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, public_id VARCHAR(12) {more})",
@@ -268,7 +268,7 @@ def test_drop_a_column_of_another_program(engine: Engine, connection: Connection
 
 
 def test_drop_that_a_view_prevents(engine: Engine, connection: Connection) -> None:
-    """A view that needs the column ends the drop, and the index stays."""
+    """A view that needs the column makes the drop fail, and the index stays."""
     script(connection, "CREATE TABLE person (id INTEGER PRIMARY KEY)")
     people = add(engine)
     send(connection, "CREATE VIEW shown AS SELECT public_id FROM person")
@@ -287,7 +287,7 @@ def test_drop_that_a_view_prevents(engine: Engine, connection: Connection) -> No
 def test_settings_stay_after_an_error(
     engine: Engine, connection: Connection, statement: str, error: type[BaseException], value: int
 ) -> None:
-    """PRAGMA legacy_alter_table, which no ROLLBACK undoes, is what it was when an error has ended the copy."""
+    """An error in the copy leaves PRAGMA legacy_alter_table, which ROLLBACK does not restore, as it was."""
     script(connection, *CHILDREN, "CREATE UNIQUE INDEX one ON person (name)")
 
     with engine.connect() as other:
@@ -306,7 +306,7 @@ def test_settings_stay_after_an_error(
 
 @pytest.mark.parametrize("work", ["backfill", "contract"])
 def test_reader_at_the_commit(new_engine: Callable[..., Engine], engine: Engine, work: str) -> None:
-    """A COMMIT that waits in vain for a reader of the file is tried again, as a lock is that is not acquired."""
+    """A COMMIT that waits in vain for a reader of the file is tried again, like a lock that is not acquired."""
     writer = new_engine("sqlite", engine.url, connect_args={"timeout": 0.05})
     people = People(writer)
     people.create(3)
@@ -316,7 +316,7 @@ def test_reader_at_the_commit(new_engine: Callable[..., Engine], engine: Engine,
 
     with engine.connect() as reader:
         cursor = reader.connection.cursor()
-        cursor.execute("SELECT id FROM person")  # the lock of a reader lasts until it has fetched all rows
+        cursor.execute("SELECT id FROM person")  # a reader holds its lock until it has fetched all rows
         cursor.fetchone()
         event.listen(writer, "handle_error", lambda context: cursor.close())
         people.run(f"{work}_public_id")
@@ -325,7 +325,7 @@ def test_reader_at_the_commit(new_engine: Callable[..., Engine], engine: Engine,
 
 
 def test_rowids_without_a_name(engine: Engine, connection: Connection) -> None:
-    """A key that is not the rowid is copied as it is."""
+    """A key that is not the rowid is copied unchanged."""
     script(
         connection,
         "CREATE TABLE person (code TEXT PRIMARY KEY, n)",

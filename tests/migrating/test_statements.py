@@ -1,4 +1,4 @@
-"""The exact statements of the steps, per dialect and without a server."""
+"""The exact statements of the steps for each dialect, without a server."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ EXISTS = State(exists=True)
 
 
 def of(plan: Plan, phase: str, state: State = EXISTS) -> str:
-    """All statements of a phase, one a line."""
+    """Return all statements of a phase, one per line."""
     return "\n".join(sql for step in getattr(plan, phase)() for sql in step.statements(state))
 
 
 def test_postgresql_expand() -> None:
-    """On PostgreSQL the column and its default come in one statement, which touches no row: ids are for new ones."""
+    """On PostgreSQL, one statement adds the column and its default, and touches no row: only new rows get ids."""
     made = "substr('ab', 1 + (('x' || substr(gen_random_uuid()::text, 25))::bit(48)::bigint % 2)::int, 1)"
 
     assert of(plan("postgresql"), "expand", State()) == (
@@ -46,7 +46,7 @@ def test_postgresql_expand() -> None:
 
 
 def test_postgresql_contract() -> None:
-    """On PostgreSQL the index is built beside writers, and NOT NULL comes by way of a CHECK that is validated first."""
+    """On PostgreSQL, the index is built while others write, and NOT NULL is set after a CHECK has been validated."""
     lines = [
         "CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON shop.person (public_id)",
         "ALTER TABLE shop.person ADD CONSTRAINT ck_person_public_id_not_null CHECK (public_id IS NOT NULL) NOT VALID",
@@ -62,7 +62,7 @@ def test_postgresql_contract() -> None:
 
 @pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
 def test_mysql_contract(dialect: str) -> None:
-    """On MySQL and MariaDB the table is rewritten once, beside writers, and NOT NULL repeats the whole definition."""
+    """On MySQL and MariaDB, the table is rewritten once, while others write; NOT NULL repeats the whole definition."""
     (step,) = [step for step in plan(dialect).contract() if "unique index" in step.name]
     built = IndexFacts("uq_person_public_id", True)
     index, modify = "ADD UNIQUE INDEX uq_person_public_id (public_id)", f"MODIFY COLUMN public_id {TYPE} NOT NULL"
@@ -77,7 +77,7 @@ def test_mysql_contract(dialect: str) -> None:
     ("version", "accepted"), [((10, 5, 28), False), ((10, 9, 8), False), ((10, 10, 0), True), ((11, 4, 2), True)]
 )
 def test_old_mariadb(version: tuple[int, ...], accepted: bool) -> None:
-    """A MariaDB without RANDOM_BYTES() is refused, unless it has to generate no ids."""
+    """A MariaDB without RANDOM_BYTES() is refused, unless it does not have to generate ids."""
     target = plan("mariadb")
     target.dialect.server_version_info = version
 
@@ -95,9 +95,9 @@ def test_old_mariadb(version: tuple[int, ...], accepted: bool) -> None:
 @pytest.mark.parametrize("phase", ["expand", "contract", "relax", "drop"])
 @pytest.mark.parametrize("options", [{}, {"server_default": "drop"}], ids=["", "without default"])
 def test_every_alter_leaves_writers_alone(dialect: str, phase: str, options: dict[str, Any]) -> None:
-    """No ALTER on MySQL or MariaDB may lock the table unseen; a default alone is never more than metadata.
+    """Every ALTER on MySQL and MariaDB demands LOCK=NONE, except DROP DEFAULT, which changes only metadata.
 
-    Another collation copies the table, and is an obstacle (``needs-lock``) if there are many rows.
+    Changing the collation copies the table, and is an obstacle (``needs-lock``) if there are many rows.
     """
     steps = getattr(plan(dialect, **options), phase)()
     sent = [sql for step in steps if step.name != "compare byte by byte" for sql in step.statements(State(exists=True))]
@@ -107,7 +107,7 @@ def test_every_alter_leaves_writers_alone(dialect: str, phase: str, options: dic
 
 
 def test_other_database() -> None:
-    """A database without steps is an error that names those with some."""
+    """A database without support for migrations raises an error that lists the supported ones."""
     with pytest.raises(
         ConfigurationError, match="migrations do not support oracle; expected one of mariadb, mysql, postgresql, sqlite"
     ):
@@ -116,7 +116,7 @@ def test_other_database() -> None:
 
 @pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
 def test_mysql_expand(dialect: str) -> None:
-    """On MySQL and MariaDB the server chooses the algorithm of both changes, and refuses if writers would wait."""
+    """On MySQL and MariaDB, the server chooses the algorithm of both changes, or refuses them if writers would wait."""
     sql = of(plan(dialect), "expand", State())
 
     assert f"ALTER TABLE shop.person ADD COLUMN public_id {TYPE} NULL, LOCK=NONE" in sql
@@ -126,7 +126,7 @@ def test_mysql_expand(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql", "mariadb"])
 @pytest.mark.parametrize("phase", ["expand", "contract", "relax", "drop"])
 def test_names_have_their_schema(dialect: str, phase: str) -> None:
-    """A table is never named without its schema, where a namesake could be found; nor is an index that is dropped."""
+    """Statements never name a table, or an index to drop, without its schema, because a namesake could be found."""
     for options in ({}, {"keeps": "unique"}, {"server_default": "drop"}):
         sql = of(plan(dialect, **options), phase)
 

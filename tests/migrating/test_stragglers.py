@@ -1,4 +1,4 @@
-"""SQLite, whose default comes with the copy: rows of a live writer get their ids inside the contract."""
+"""On SQLite, where the contract sets the default by a copy, it also gives ids to the rows of a live writer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def people(tmp_path: Path) -> Iterator[People]:
 
 
 def test_rows_after_the_backfill(people: People) -> None:
-    """The contract fills the few rows that came after the backfill."""
+    """The contract fills the few rows that were inserted after the backfill."""
     people.run("expand_public_id")
     people.run("backfill_public_id")
     people.write(5)
@@ -37,7 +37,7 @@ def test_rows_after_the_backfill(people: People) -> None:
 
 @pytest.mark.parametrize(("rows", "check_digit"), [(0, False), (1001, False), (1, True)])
 def test_rows_without_backfill(people: People, rows: int, check_digit: bool) -> None:
-    """Many rows, or all of them, are no stragglers, and SQLite generates no check digits: the backfill has to run."""
+    """The contract does not fill many rows, or all of them, or any with check digits: the backfill has to run."""
     if check_digit:
         people.options.update(format=NanoId(check_digit=True), server_default="none")
     people.run("expand_public_id")
@@ -58,14 +58,14 @@ def test_rows_without_backfill(people: People, rows: int, check_digit: bool) -> 
     ],
 )
 def test_duplicate_after_the_preflight(people: People, operation: str, options: dict[str, str], raises: bool) -> None:
-    """A duplicate that arrives before the index is replaced with consent, or by the operation that has made all ids."""
+    """A duplicate written before the index is replaced with consent, or if the operation has generated all ids."""
     people.run("expand_public_id")
     if operation == "contract_public_id":
         people.run("backfill_public_id")
     writer, written = People(create_engine(people.engine.url)), list[str]()
 
     def write(connection: Connection, cursor: object, statement: str, *_: object) -> None:
-        if statement == "BEGIN IMMEDIATE" and not written and None not in writer.ids():  # before the index
+        if statement == "BEGIN IMMEDIATE" and not written and None not in writer.ids():  # just before the index
             written.append(statement)
             writer.execute("UPDATE person SET public_id = 'izkpm55j334u' WHERE id IN (1, 2)")
 
@@ -82,7 +82,7 @@ def test_duplicate_after_the_preflight(people: People, operation: str, options: 
 
 
 def test_live_writer(people: People) -> None:
-    """All rows of a program that never stops writing have an id in the end."""
+    """All rows of a program that keeps writing during the migration have an id in the end."""
     over, errors = threading.Event(), list[Exception]()
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""Migrations of one table, and upgrades of one database, that begin at the same time: one works, the others wait."""
+"""Migrations of one table, and upgrades of one database, that begin at the same time: one runs, the others wait."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def hold_turn(
 
 @on_servers
 def test_waits_for_the_other_migration(table: People, caplog: pytest.LogCaptureFixture) -> None:
-    """An operation waits while another migration works on the table, and the log has the connection of that one."""
+    """An operation waits while another migration works on the table, and logs the connection of that migration."""
     with autocommit(table.engine) as other, caplog.at_level(logging.WARNING, "sqlalchemy_public_id"):
         number = number_of(other)
         operation = threading.Thread(target=table.add)
@@ -85,7 +85,7 @@ def test_waits_for_the_other_migration(table: People, caplog: pytest.LogCaptureF
 
 @on_servers
 def test_gives_up(table: People) -> None:
-    """After ``index_timeout``, the error has the connection of the other migration, and nothing is changed."""
+    """After ``index_timeout``, the error names the connection of the other migration, and nothing is changed."""
     with autocommit(table.engine) as other, hold_turn(other, "person", timeout=0):
         with pytest.raises(LockNotAvailable, match=r"another migration is still running after 0\.2 s") as caught:
             table.run("expand_public_id", index_timeout=0.2)
@@ -96,7 +96,7 @@ def test_gives_up(table: People) -> None:
 
 @on_servers
 def test_turn_of_a_killed_migration(table: People) -> None:
-    """The turn of a migration whose connection is lost is over."""
+    """The turn of a migration ends when its connection is lost."""
     is_lost = pytest.raises(OperationalError, match=r"(?i)lost|terminat|gone|closed")
     with autocommit(table.engine) as other, is_lost, hold_turn(other, "person", timeout=0):
         kill(table.engine, number_of(other))
@@ -107,7 +107,7 @@ def test_turn_of_a_killed_migration(table: People) -> None:
 
 @on_servers
 def test_turn_ends_with_the_operation(table: People) -> None:
-    """After an operation, and after one that has failed, the same connection has no turn any more."""
+    """After an operation has succeeded or failed, its connection no longer holds the turn."""
     with table.engine.connect() as connection, autocommit(table.engine) as other:
         with migrating(connection) as op:
             table.say(op, "expand_public_id")
@@ -121,7 +121,7 @@ def test_turn_ends_with_the_operation(table: People) -> None:
 
 @on_servers
 def test_other_tables_do_not_wait(engine: Engine, table: People) -> None:
-    """A migration of another table does not wait."""
+    """A migration does not wait for a migration of another table."""
     with autocommit(engine) as other, hold_turn(other, "person", timeout=0), people(engine, 5, table="visitor") as more:
         more.add(index_timeout=0.2)
         more.check_complete(5)
@@ -129,7 +129,7 @@ def test_other_tables_do_not_wait(engine: Engine, table: People) -> None:
 
 @on_servers
 def test_table_with_its_schema(table: People) -> None:
-    """A table has one turn, whether its schema is named or is the usual one."""
+    """A table has a single turn, whether or not the migration names the default schema."""
     with autocommit(table.engine) as other:
         usual = "SELECT current_schema()" if table.engine.name == "postgresql" else "SELECT DATABASE()"
         schema = send(other, usual).scalar()
@@ -139,7 +139,7 @@ def test_table_with_its_schema(table: People) -> None:
 
 @on_servers
 def test_turn_inside_a_transaction(table: People) -> None:
-    """With ``online=False``, an operation gives up after ``lock_timeout``; PostgreSQL keeps its turn until the end."""
+    """With ``online=False``, an operation gives up after ``lock_timeout``; PostgreSQL keeps the turn until COMMIT."""
     with autocommit(table.engine) as other, table.engine.connect() as connection:
         with hold_turn(other, "person", timeout=0), pytest.raises(LockNotAvailable), migrating(connection) as op:
             table.say(op, "expand_public_id", online=False, lock_timeout=0.1)
@@ -154,13 +154,13 @@ def test_turn_inside_a_transaction(table: People) -> None:
 
 @on("postgresql")
 def test_index_that_is_being_built(table: People) -> None:
-    """An INVALID index that another session builds is not dropped: the operation waits until it is valid."""
+    """An INVALID index that another session builds is not dropped: the operation waits until the index is valid."""
     table.run("expand_public_id")
     table.run("backfill_public_id")
     build = "CREATE UNIQUE INDEX CONCURRENTLY uq_person_public_id ON person (public_id)"
 
     with table.engine.connect() as report, autocommit(table.engine) as builder:
-        send(report, "UPDATE person SET name = 'x' WHERE id = 1")  # the build waits for it
+        send(report, "UPDATE person SET name = 'x' WHERE id = 1")  # the build waits for this transaction
         building = threading.Thread(target=send, args=(builder, build))
         building.start()
         wait_until(lambda: table.state().index, "the index")
@@ -207,7 +207,7 @@ def test_upgrades_at_once(new_project: Callable[..., Project]) -> None:
 
 @on_servers
 def test_turn_of_a_database(engine: Engine) -> None:
-    """The turn leaves the connection outside a transaction, with its own isolation level, also after an error."""
+    """Taking a turn leaves the connection outside a transaction, with its isolation level, also after an error."""
     with engine.connect() as connection:
         level = connection.get_isolation_level()
         for _ in range(2):
@@ -223,7 +223,7 @@ def test_turn_of_a_database(engine: Engine) -> None:
 
 @on_servers
 def test_turn_of_a_database_that_does_not_come(engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """After the timeout, the error has the connection of the other process, which goes on."""
+    """After the timeout, the error names the connection of the other process, which keeps its turn."""
     second = new_engine(engine.name, engine.url, poolclass=NullPool)
     with engine.connect() as first, take_turn(first), second.connect() as connection:
         with pytest.raises(LockNotAvailable) as caught, take_turn(connection, timeout=0.1):
@@ -233,7 +233,7 @@ def test_turn_of_a_database_that_does_not_come(engine: Engine, new_engine: Calla
 
 
 def test_turn_inside_another_transaction(engine: Engine) -> None:
-    """A connection that is inside a transaction cannot wait for its turn, and the error has the remedy."""
+    """A connection that is inside a transaction cannot wait for its turn, and the error names the remedy."""
     is_refused = pytest.raises(ConfigurationError, match=r"connectable\.connect\(\)")
     with engine.begin() as connection, is_refused, take_turn(connection):
         pass

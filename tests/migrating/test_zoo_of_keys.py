@@ -1,4 +1,4 @@
-"""A table gets ids whatever its key is: types of each database, with the values that Python does not know.
+"""A table gets ids whatever its key: the types of each database, with values that Python cannot represent.
 
 PostgreSQL finds a row by its ``ctid``, whatever its key is.
 """
@@ -13,7 +13,7 @@ from sqlalchemy_public_id import backfill
 
 pytestmark = pytest.mark.backend
 
-# --- the types of one column, and values of them
+# --- the types of a key column, and values of each type
 
 OF_BOTH = {
     "tinyint": "-128 | 127",
@@ -87,12 +87,12 @@ TABLES = [
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backfill works in windows of two rows, to pass over many ends."""
+    """Make the backfill work in windows of two rows, so that it crosses many ends of windows."""
     monkeypatch.setattr(backfill, "WINDOW", 2)
 
 
 def fill(table: People, columns: str, rows: list[str], after: str = "") -> None:
-    """Create the table with these columns and rows, fill it, and check that each row has got an id of its own."""
+    """Create the table with these columns and rows, run the backfill, and check that each row has its own id."""
     has_modes = table.engine.name in {"mysql", "mariadb"}
     with table.engine.begin() as connection:
         send(connection, "DROP TABLE person")
@@ -117,7 +117,7 @@ def fill(table: People, columns: str, rows: list[str], after: str = "") -> None:
     ids=[f"{database}-{type_}" for database, type_, _ in TABLES],
 )
 def test_part_of_a_key(table: People, type_: str, values: str) -> None:
-    """Each row gets an id, whatever the type of a part of its key is."""
+    """Each row gets an id, whatever the type of a column in its composite key."""
     known = [value for value in values.split(" | ") if value != "NULL"]
     rows = [f"{value}, {number}" for value in known for number in range(2)]
 
@@ -127,20 +127,20 @@ def test_part_of_a_key(table: People, type_: str, values: str) -> None:
 @on("sqlite")
 @pytest.mark.parametrize("type_", SQLITE)
 def test_key_of_sqlite(table: People, type_: str) -> None:
-    """Each row of a table with row ids gets an id, whatever its key is, and also where the key is NULL."""
+    """Each row of a table with row ids gets an id, whatever its key, even if the key is NULL."""
     fill(table, f"k {type_} PRIMARY KEY", SQLITE[type_].split(" | "))
 
 
 @on("sqlite")
 @pytest.mark.parametrize("names", ["rowid", "ROWID, _rowid_", "rowid, _rowid_, oid", '"RowId", oid'])
 def test_columns_called_as_the_row_id(table: People, names: str) -> None:
-    """Each row gets an id if columns have the names of the row id."""
+    """Each row gets an id if columns are named like the row id."""
     fill(table, f"{names}, k text PRIMARY KEY", [f"{'1, ' * (names.count(',') + 1)}'{key}'" for key in "abc"])
 
 
 @on("postgresql", "sqlite")
 def test_without_a_key(table: People) -> None:
-    """Each row gets an id if the table has no key, and rows are equal."""
+    """Each row gets an id if the table has no key, even if rows are equal."""
     fill(table, "name varchar(9)", ["'a'", "'a'", "NULL"])
 
 
@@ -155,5 +155,5 @@ UNIQUE = {
 @on("mysql", "mariadb")
 @pytest.mark.parametrize("columns", UNIQUE)
 def test_unique_index_instead_of_a_primary_key(table: People, columns: str) -> None:
-    """Each row gets an id if a unique index of columns that are NOT NULL tells the rows apart."""
+    """Each row gets an id if a unique index on NOT NULL columns identifies the rows."""
     fill(table, columns, UNIQUE[columns])

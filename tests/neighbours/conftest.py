@@ -1,6 +1,6 @@
-"""A database with a customer and an order, for packages that work with models of other people.
+"""A database with a customer and an order, for the tests of packages that work with SQLAlchemy models.
 
-``make neighbours`` runs these tests in an environment of their own: twenty packages are too many beside all others.
+``make neighbours`` runs these tests in a separate environment: twenty packages are too many beside all others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.pool import StaticPool
 from support.neighbour_models import ADA, FIRST, Base, Customer, Order
 
 collect_ignore_glob = ["test_*.py"] if find_spec("strawberry") is None else []
-"""Without the packages the folder is left to ``make neighbours``, which ``.ci/run`` calls."""
+"""Without the packages, the tests are left to ``make neighbours``, which ``.ci/run`` calls."""
 
 
 @pytest.fixture

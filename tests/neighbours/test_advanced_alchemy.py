@@ -25,7 +25,7 @@ class OrderService(SQLAlchemySyncRepositoryService[Order, Orders]):
 
 
 class CarefulService(OrderService):
-    """The service of the documentation: builds the object itself, since the package leaves out references."""
+    """The service of the documentation, which creates the object itself, because the package leaves out references."""
 
     def to_model_on_create(self, data: ModelDictT[Order]) -> ModelDictT[Order]:
         return Order(**data) if isinstance(data, dict) else data
@@ -40,7 +40,7 @@ class Note(PublicIdColumnMixin[NoteId], BigIntAuditBase):
 
 
 def test_base_of_the_package(engine: Engine, session: Session) -> None:
-    """A model on its base has a public id beside its key, and collisions are retried."""
+    """A model on a base of the package has a public id beside its key, and collisions are retried."""
     Note.metadata.create_all(engine)
     note = Note(text="first")
     session.add(note)
@@ -52,7 +52,7 @@ def test_base_of_the_package(engine: Engine, session: Session) -> None:
 
 @pytest.mark.parametrize("text", [MALFORMED, "nbord_000000nobody"])
 def test_get(session: Session, text: str) -> None:
-    """A row is found by ``id_attribute``; an unknown id is not found, and neither is a malformed one."""
+    """``id_attribute`` finds a row; an unknown or malformed id is not found."""
     service = OrderService(session=session)
     assert service.get(FIRST, id_attribute="public_id").total == 950
     assert service.get_one_or_none(public_id=text) is None
@@ -73,7 +73,7 @@ def test_write(session: Session) -> None:
 
 
 def test_references_in_dictionaries(session: Session) -> None:
-    """A dictionary with a reference needs the method of the documentation: the package leaves references out."""
+    """A dictionary with a reference needs the method of the documentation, because the package leaves it out."""
     data: Any = {"total": 1, "customer_public_id": ADA}
     assert CarefulService(session=session).create(data).customer_public_id == ADA
     with pytest.raises(IntegrityError):

@@ -20,7 +20,7 @@ class Wanted(msgspec.Struct):
 
 
 def decode(target: type[Any], value: Any) -> Any:
-    """The ``dec_hook`` of the documentation."""
+    """Decode a typed id, as the ``dec_hook`` of the documentation."""
     return target(value)
 
 
@@ -41,7 +41,7 @@ def test_values(encode: Any, decode: Any) -> None:
 
 
 def test_keys() -> None:
-    """orjson writes typed ids as keys with its option for keys; json and msgspec without one."""
+    """orjson needs its option for keys to write typed ids as keys; json and msgspec do not."""
     assert orjson.dumps({ADA: 1}, option=orjson.OPT_NON_STR_KEYS) == msgspec.json.encode({ADA: 1})
     assert json.loads(json.dumps({ADA: 1})) == {str(ADA): 1}
     with pytest.raises(TypeError):
@@ -49,7 +49,7 @@ def test_keys() -> None:
 
 
 def test_msgspec_needs_hooks() -> None:
-    """msgspec refuses subclasses of str without hooks, and checks the id with one."""
+    """msgspec refuses subclasses of str without hooks, and validates the id with a ``dec_hook``."""
     with pytest.raises(TypeError, match="CustomerId is unsupported"):
         msgspec.json.encode(ADA)
     wanted = msgspec.json.decode(f'{{"customer": "{ADA}"}}', type=Wanted, dec_hook=decode)

@@ -11,7 +11,7 @@ from support.neighbour_models import FIRST, Customer, CustomerId, Order
 
 
 def test_factory_boy(session: Session) -> None:
-    """Rows of a factory get public ids, subfactories too; an id finds the row that exists."""
+    """Objects of a factory and its subfactories get public ids; a given id finds the existing row."""
 
     class CustomerFactory(factory.alchemy.SQLAlchemyModelFactory):
         class Meta:

@@ -1,5 +1,5 @@
-"""Litestar: the plugin, rows of paths, and advanced-alchemy's DTO."""
-# Litestar reads the annotations of handlers, which name what is local to this module
+"""Litestar: the plugin, rows looked up by path, and advanced-alchemy's DTO."""
+# Litestar evaluates the annotations of handlers, which use names of this module
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -121,26 +121,26 @@ def client(app: Litestar) -> Iterator[TestClient[Litestar]]:
 
 
 def test_row_of_a_path(client: TestClient[Litestar]) -> None:
-    """The dependency is the row of the id in the path; the DTO shows its typed id and no key."""
+    """The dependency is the row whose id is in the path; the DTO shows its typed id and no key."""
     assert client.get(f"/customers/{ADA}").json() == {"name": "Ada", "public_id": ADA}
 
 
 @pytest.mark.parametrize("text", [NOBODY, MALFORMED, "1", "%00", "%F0%9F%92%A9"])
 @pytest.mark.parametrize("path", ["/customers/", "/search/"])
 def test_no_row(client: TestClient[Litestar], path: str, text: str) -> None:
-    """An unknown id is 404, and so is a malformed one."""
+    """An unknown or malformed id returns 404."""
     response = client.get(path + text)
     assert (response.status_code, response.json()["detail"]) == (404, "no such Customer")
 
 
 def test_row_outside_of_the_scope(client: TestClient[Litestar]) -> None:
-    """A row that does not meet the condition is 404."""
+    """A row that does not meet the scope returns 404."""
     assert client.get(f"/own/{FIRST}").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/dataclass", "/struct", "/model"])
 def test_bodies(client: TestClient[Litestar], path: str) -> None:
-    """A typed id of a body is decoded and encoded; a malformed one is 400 with its field."""
+    """A typed id in a body is decoded and encoded; a malformed one returns 400 with its field."""
     assert client.post(path, json={"customer": ADA}).json() == {"customer": ADA}
     responses = [client.post(path, json={"customer": wrong}) for wrong in (MALFORMED, 1, None, FIRST)]
     assert [response.status_code for response in responses] == [400] * 4
@@ -148,13 +148,13 @@ def test_bodies(client: TestClient[Litestar], path: str) -> None:
 
 
 def test_parameters(client: TestClient[Litestar]) -> None:
-    """A typed id of a path or query is an instance of its class; a malformed one is 400."""
+    """A typed id in a path or query is an instance of its class; a malformed one returns 400."""
     assert client.get(f"/path/{ADA}").text == client.get("/query", params={"customer": ADA}).text == "CustomerId"
     assert client.get(f"/path/{MALFORMED}").status_code == client.get("/query?customer=1").status_code == 400
 
 
 def test_errors_as_answers(client: TestClient[Litestar]) -> None:
-    """An unknown id in a body and a cursor that is none are 400 with their places, a conflict is 409."""
+    """An unknown id in a body and an invalid cursor return 400 with their places; a conflict returns 409."""
     assert client.post("/orders", json={"customer": ADA}).status_code == 201
     unknown = client.post("/orders", json={"customer": NOBODY})
     assert unknown.status_code == 400
@@ -181,7 +181,7 @@ SCHEMAS = ["DataclassIn", "StructIn", "ModelIn"]
 
 
 def test_settings_of_the_application_stay() -> None:
-    """Encoders and handlers of the application win."""
+    """Encoders and exception handlers of the application take precedence."""
 
     @get("/id")
     async def show_id() -> dict[str, CustomerId]:
@@ -207,7 +207,7 @@ def test_settings_of_the_application_stay() -> None:
 
 
 def test_async_session(tmp_path: Any) -> None:
-    """With an AsyncSession the row is awaited."""
+    """With an AsyncSession, the dependency awaits the row."""
     engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
 
     async def provide_session() -> AsyncIterator[AsyncSession]:
@@ -236,7 +236,7 @@ def test_async_session(tmp_path: Any) -> None:
 
 
 def test_connection_instead_of_a_session(engine: Engine) -> None:
-    """A connection in the place of a session is refused: it would return the key."""
+    """A connection in the place of a session is refused, because it would return the key."""
 
     async def provide() -> Any:
         return engine.connect()

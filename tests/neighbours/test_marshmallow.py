@@ -1,4 +1,4 @@
-"""marshmallow-sqlalchemy: schemas made of models, and references as fields."""
+"""marshmallow-sqlalchemy: schemas generated from models, and references as fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy_public_id import InvalidPublicId, TypedId
 
 
 class Id(fields.String):
-    """The field of the documentation: a typed id, or a validation error."""
+    """The field of the documentation, which loads a typed id or raises a validation error."""
 
     def __init__(self, type_: type[TypedId], **options: Any) -> None:
         super().__init__(**options)
@@ -43,7 +43,7 @@ def schema(session: Session) -> Any:
 
 
 def test_dump_and_load(session: Session) -> None:
-    """A schema shows public ids in place of keys, and a reference of its input is assigned."""
+    """A schema dumps public ids in place of keys, and loads a reference by its public id."""
     order = session.scalars(select(Order)).one()
     shown = {"public_id": FIRST, "customer_public_id": ADA, "total": 950}
     assert schema(session).dump(order) == shown
@@ -55,7 +55,7 @@ def test_dump_and_load(session: Session) -> None:
 
 @pytest.mark.parametrize("wrong", ["nonsense", "1", 1, None, FIRST])
 def test_malformed(session: Session, wrong: Any) -> None:
-    """A malformed id is a validation error of its field."""
+    """A malformed id raises a validation error for its field."""
     with pytest.raises(ValidationError) as raised:
         schema(session).load({"customer_public_id": wrong, "total": 1})
     assert list(raised.value.normalized_messages()) == ["customer_public_id"]

@@ -28,7 +28,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 def test_project(tmp_path: Path) -> None:
-    """A table gains public ids: upgrades, downgrades and the comparison with the models pass."""
+    """After a table has gained public ids, the tests of upgrades, downgrades and the comparison with models pass."""
     key = "id: Mapped[int] = __import__('sqlalchemy').orm.mapped_column(primary_key=True)"
     (tmp_path / "models.py").write_text(MODELS.format(mixin="", key=key))
     run(tmp_path, "alembic", "init", "-t", str(TEMPLATE), "migrations")

@@ -1,5 +1,5 @@
-"""Strawberry: types made of models, and public ids as the global ids of Relay."""
-# Strawberry reads the annotations of fields, which name what is local to a test
+"""Strawberry: types generated from models, and public ids as the global ids of Relay."""
+# Strawberry evaluates the annotations of fields, which use names that are local to a test
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +15,7 @@ from sqlalchemy_public_id import PublicIdType, lookup
 
 
 def test_types_of_models(sessions: Callable[[], Session]) -> None:
-    """The mapper shows a public id as ``ID``; ``lookup.resolve`` is the query ``node``."""
+    """The mapper maps a public id to ``ID``; ``lookup.resolve`` implements the query ``node``."""
     mapper: Any = StrawberrySQLAlchemyMapper(extra_sqlalchemy_type_to_strawberry_type_map={PublicIdType: strawberry.ID})
 
     @mapper.type(Customer)
@@ -56,7 +56,7 @@ def test_types_of_models(sessions: Callable[[], Session]) -> None:
 
 
 def test_relay(sessions: Callable[[], Session]) -> None:
-    """A node of Relay has the public id as its id; nodes are fetched in one statement."""
+    """A node of Relay has the public id as its id, and is fetched in one statement."""
 
     @strawberry.type
     class CustomerNode(relay.Node):

@@ -12,7 +12,7 @@ from support.neighbour_models import ADA
 
 
 def test_celery() -> None:
-    """A task gets the text of a typed id, with the default serializer, and looks the row up by it."""
+    """A task receives a typed id as plain text, with the default serializer."""
     app = Celery("neighbours", broker="memory://", backend="cache+memory://")
 
     @app.task(name="neighbours.kind")
@@ -24,7 +24,7 @@ def test_celery() -> None:
 
 
 def test_dramatiq() -> None:
-    """An actor gets the text of a typed id."""
+    """An actor receives a typed id as plain text."""
     broker = StubBroker()
     received: list[Any] = []
 

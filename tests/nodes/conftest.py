@@ -1,4 +1,4 @@
-"""Several nodes: private PostgreSQL servers and clusters of others, with the programs that ``tools/nodes`` finds."""
+"""Several nodes: private PostgreSQL servers, and clusters, with the programs that ``tools/nodes`` finds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def programs(pytestconfig: pytest.Config) -> dict[str, str]:
-    """Name → path. Where one is missing, ``--require-all-databases`` makes that a failure."""
+    """Name → path. A missing program skips the tests, or fails them with ``--require-all-databases``."""
     told = subprocess.run([sys.executable, ROOT / "tools/nodes", "paths"], capture_output=True, text=True)
     found = dict(line.partition(" ")[::2] for line in told.stdout.splitlines())
     if told.returncode:
@@ -45,7 +45,7 @@ def primary_and_standby(programs: dict[str, str]) -> Iterator[tuple[URL, URL]]:
 
 @pytest.fixture(scope="session")
 def poolers(programs: dict[str, str]) -> Iterator[tuple[URL, URL, URL]]:
-    """URLs of a PostgreSQL server, of PgBouncer before it in transaction mode, and of PgBouncer in session mode."""
+    """URLs of a PostgreSQL server, and of PgBouncer in front of it, in transaction mode and in session mode."""
     with (
         private_servers.postgresqls(programs, 1) as [server],
         private_servers.pgbouncer(programs, server) as (transaction, session),

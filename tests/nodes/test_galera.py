@@ -8,7 +8,7 @@ from support.private_clusters import Galera
 
 
 class TestGalera(OfClusters):
-    """What holds in every cluster."""
+    """The tests of all clusters."""
 
     @pytest.fixture
     def cluster(self, galera: Galera) -> Galera:

@@ -16,7 +16,7 @@ READ_ONLY = 1290
 
 
 class TestGroupReplication(OfClusters):
-    """What holds in every cluster, and what a member does that leaves its group."""
+    """The tests of all clusters, and one of a member that leaves its group."""
 
     @pytest.fixture
     def cluster(self, group: GroupReplication) -> GroupReplication:
@@ -25,7 +25,7 @@ class TestGroupReplication(OfClusters):
 
     @pytest.mark.parametrize("moment", ["before", "within"])
     def test_member_that_leaves(self, cluster: GroupReplication, nodes: list[Engine], moment: str) -> None:
-        """A transaction that a member cannot commit because it has left the group is run again on another one."""
+        """A transaction that a member cannot commit because it has left the group is run again on another member."""
         errors: list[int] = []
         event.listen(nodes[2], "handle_error", lambda context: errors.append(context.original_exception.args[0]))
         turns = itertools.chain([nodes[2]], itertools.repeat(nodes[0]))

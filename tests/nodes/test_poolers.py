@@ -1,4 +1,4 @@
-"""Migrations and backfills through PgBouncer, which may change the session of PostgreSQL after each transaction."""
+"""Migrations and backfills through PgBouncer, which may switch the session of PostgreSQL after each transaction."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ROWS = 20_000
 
 
 def engine_of(url: URL, **options: Any) -> Engine:
-    """PgBouncer 1.18 knows no prepared statements."""
+    """Create an engine without prepared statements, which PgBouncer 1.18 does not support."""
     return create_engine(url, connect_args={"prepare_threshold": None}, **options)
 
 
 class Pooler:
-    """A server, and the engines through a pooler before it."""
+    """A server, and engines that connect to it directly and through poolers."""
 
     def __init__(self, server: URL, transaction: URL, session: URL) -> None:
         self.direct, self.transaction, self.session = map(engine_of, (server, transaction, session))
@@ -49,7 +49,7 @@ class Pooler:
             return connection.scalar(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")) or 0
 
     def settings(self) -> set[Any]:
-        """Return the settings of all sessions that the pooler keeps, which is as many as run at once."""
+        """Return the settings of all sessions of the pooler, by using all of them at once."""
         together = threading.Barrier(4)
 
         def look(_: int) -> Any:
@@ -64,7 +64,7 @@ class Pooler:
 
 @pytest.fixture
 def pooler(poolers: tuple[URL, URL, URL]) -> Iterator[Pooler]:
-    """The pooler, with the programs of an application that change its sessions all the time."""
+    """The pooler, while the programs of an application switch its sessions all the time."""
     made, stop = Pooler(*poolers), threading.Event()
     assert len(made.settings()) == 1
 
@@ -91,7 +91,7 @@ def people(pooler: Pooler) -> Iterator[People]:
 
 
 def through(people: People, engine: Engine) -> People:
-    """The same table, through *engine*."""
+    """Return the table as *engine* reaches it."""
     return People(engine, people.table, **people.options)
 
 
@@ -115,7 +115,7 @@ def test_backfill(pooler: Pooler, people: People, monkeypatch: pytest.MonkeyPatc
 
 
 def test_operations_that_work(pooler: Pooler, people: People) -> None:
-    """The first two phases work behind the pooler, and neither settings of theirs nor locks remain in its sessions."""
+    """The first two phases work behind the pooler, and leave neither settings nor locks in its sessions."""
     before = pooler.settings()
     behind = through(people, pooler.transaction)
 
@@ -129,7 +129,7 @@ def test_operations_that_work(pooler: Pooler, people: People) -> None:
 @pytest.mark.parametrize("operation", ["add_public_id", "contract_public_id", "drop_public_id"])
 @pytest.mark.parametrize("pool", [None, NullPool], ids=str)
 def test_refused(pooler: Pooler, people: People, operation: str, pool: Any) -> None:
-    """An index cannot be built behind a pooler: the operation changes nothing, and the error has the remedy."""
+    """An index cannot be built behind a pooler: the operation changes nothing, and the error names the remedy."""
     before = pooler.settings()
     if operation != "add_public_id":
         people.run("expand_public_id")
@@ -149,7 +149,7 @@ def test_refused(pooler: Pooler, people: People, operation: str, pool: Any) -> N
 
 
 def test_turn_of_an_upgrade(pooler: Pooler, caplog: pytest.LogCaptureFixture) -> None:
-    """Behind the pooler, an upgrade takes no lock, which a session would keep for ever, and the log has a warning."""
+    """Behind the pooler, an upgrade takes no lock, which a session would keep forever, and logs a warning."""
     for engine, warnings in ((pooler.transaction, 1), (pooler.session, 0)):
         caplog.clear()
         with engine.connect() as connection, take_turn(connection):
@@ -158,14 +158,14 @@ def test_turn_of_an_upgrade(pooler: Pooler, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_complete(pooler: Pooler, people: People) -> None:
-    """An operation that is complete already builds no index, and is not refused."""
+    """An operation whose work is already done builds no index, and is not refused."""
     people.run("add_public_id")
 
     through(people, pooler.transaction).run("add_public_id")
 
 
 def test_session_pooling(pooler: Pooler, people: People) -> None:
-    """A pooler that keeps the session to the end of the connection is no obstacle."""
+    """A pooler that keeps the session until the connection is closed is no obstacle."""
     behind = through(people, pooler.session)
 
     behind.add()
@@ -174,7 +174,7 @@ def test_session_pooling(pooler: Pooler, people: People) -> None:
 
 
 def test_inside_a_transaction(pooler: Pooler, people: People) -> None:
-    """``online=False`` builds the index inside the transaction, which has one session."""
+    """``online=False`` builds the index inside the transaction, which uses a single session."""
     behind = through(people, pooler.transaction)
 
     with pooler.transaction.begin() as connection, migrating(connection) as op:
@@ -185,7 +185,7 @@ def test_inside_a_transaction(pooler: Pooler, people: People) -> None:
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
 def test_template(pooler: Pooler, driver: str, tmp_path: Path) -> None:
-    """The lock timeout of the shipped env.py is set in each migration, and does not remain in the pooler's sessions."""
+    """The shipped env.py sets its lock timeout in each migration, and leaves none in the sessions of the pooler."""
     before = pooler.settings()
     project = Project(tmp_path, pooler.direct, pooler.transaction.url.set(drivername=f"postgresql+{driver}"))
     project.config.attributes["metadata"] = old_shop()
@@ -202,7 +202,7 @@ def test_template(pooler: Pooler, driver: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg_async", "asyncpg"])
 def test_drivers(pooler: Pooler, driver: str) -> None:
-    """Each driver detects the pooler that changes sessions, and not the server or session pooling."""
+    """Each driver detects a pooler that switches sessions, but not the server itself or session pooling."""
     options = {"asyncpg": {"statement_cache_size": 0}}.get(driver, {"prepare_threshold": None})
 
     def found(engine: Engine) -> bool:

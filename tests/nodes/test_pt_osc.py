@@ -37,14 +37,14 @@ sub new { my ($class, %arguments) = @_; return bless {}, $class }
 sub before_copy_rows { while (-e $ENV{PAUSE}) { select(undef, undef, undef, 0.05) } }
 1;
 """
-"""``--pause-file`` sleeps for a minute at a time."""
+"""A plugin that pauses the tool, because its ``--pause-file`` sleeps for a minute at a time."""
 
 Tool: TypeAlias = Callable[..., list[str]]
 
 
 @pytest.fixture
 def people(engine: Engine) -> Iterator[People]:
-    """The table, without what a killed run of the tool leaves."""
+    """The table, which is dropped together with what a killed run of the tool leaves."""
     made = People(engine)
     made.create(300)
     yield made
@@ -54,7 +54,7 @@ def people(engine: Engine) -> Iterator[People]:
 
 @pytest.fixture
 def tool(engine: Engine, pytestconfig: pytest.Config) -> Tool:
-    """Return the command line of the tool for an ALTER."""
+    """Return a function that builds the command line of the tool for an ALTER."""
     program = shutil.which("pt-online-schema-change")
     if program is None:
         missing = "pt-online-schema-change not found: run tools/nodes up"
@@ -74,14 +74,14 @@ def run(line: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def change(line: list[str]) -> None:
-    """Run the tool, which has to succeed."""
+    """Run the tool, and assert that it succeeds."""
     done = run(line)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @contextmanager
 def copying(people: People, line: list[str], folder: Path) -> Generator[None, None, None]:
-    """Keep the tool between its triggers and the first row that it copies; it ends after the block."""
+    """Pause the tool between creating its triggers and copying the first row; it completes after the block."""
     plugin, pause, output = folder / "plugin.pm", folder / "pause", folder / "output"
     plugin.write_text(PLUGIN)
     pause.touch()
@@ -94,7 +94,7 @@ def copying(people: People, line: list[str], folder: Path) -> Generator[None, No
             while scalar(people, TRIGGERS) < 3:
                 assert process.poll() is None, output.read_text()
                 assert time.monotonic() < until
-                time.sleep(0.05)  # between two looks
+                time.sleep(0.05)  # between two checks
             yield
         finally:
             pause.unlink()
@@ -119,7 +119,7 @@ def fill_half(people: People) -> None:
 
 
 def test_before(people: People, tool: Tool) -> None:
-    """A table that the tool has changed gets its ids."""
+    """A table that the tool has changed can get its ids."""
     change(tool("ADD COLUMN note INT"))
 
     people.add()
@@ -128,7 +128,7 @@ def test_before(people: People, tool: Tool) -> None:
 
 
 def test_half(people: People, tool: Tool) -> None:
-    """Ids, missing ids and the default are kept, and the migration continues."""
+    """The tool keeps ids, missing ids and the default, and the migration continues."""
     fill_half(people)
     before = rows(people)
 
@@ -143,7 +143,7 @@ def test_half(people: People, tool: Tool) -> None:
 
 
 def test_complete(people: People, tool: Tool) -> None:
-    """Ids, default and index are kept; the audit has no finding, and the way back works."""
+    """The tool keeps ids, default and index; the audit has no finding, and the way back works."""
     people.add()
     before = rows(people)
 
@@ -158,7 +158,7 @@ def test_complete(people: People, tool: Tool) -> None:
 
 
 def test_writers(people: People, tool: Tool, tmp_path: Path) -> None:
-    """Rows that old programs and a backfill write meanwhile keep their ids."""
+    """Rows that old programs and a backfill write during the copy keep their ids."""
     fill_half(people)
     stop = threading.Event()
 
@@ -194,7 +194,7 @@ def test_writers(people: People, tool: Tool, tmp_path: Path) -> None:
     "operation", ["add_public_id", "expand_public_id", "contract_public_id", "drop_public_id", "backfill_public_id"]
 )
 def test_operations_meanwhile(people: People, tool: Tool, tmp_path: Path, operation: str) -> None:
-    """While the tool copies, operations are refused: its copy would lack their changes. The next run succeeds."""
+    """While the tool copies, operations are refused, as the copy would lack their changes; the next run succeeds."""
     if operation.startswith(("contract", "backfill")):
         fill_half(people)
     if operation.startswith("contract"):
@@ -241,7 +241,7 @@ def test_lost_rows(people: People, tool: Tool, prepare: str, alter: str, options
     ids=["checked", "unchecked"],
 )
 def test_refused_by_the_tool(people: People, tool: Tool, options: list[str], message: str) -> None:
-    """A UNIQUE key is refused; without this check, a missing id stops the tool, and nothing is changed."""
+    """The tool refuses a UNIQUE key; without this check, a missing id stops the tool, and nothing is changed."""
     done = run(tool(f"ADD COLUMN public_id varchar(12) NOT NULL, {UNIQUE}", *options))
 
     assert done.returncode

@@ -1,4 +1,4 @@
-"""Two PostgreSQL servers make keys of the same tables, and a third one has the rows of both, by logical replication."""
+"""Two PostgreSQL servers generate keys of the same tables, and a third one gets the rows of both by replication."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sqlalchemy_public_id.keys import ClusterKey, cluster_of, hex_of, in_cluster
 ROWS = 200
 CLUSTERS = (10, 20, 30)
 PATIENCE = 40.0
-"""How many seconds rows may be under way, on a busy machine."""
+"""The seconds that the replication of rows may take on a busy machine."""
 
 
 @pytest.fixture
 def engines(three_postgresqls: list[URL]) -> Iterator[list[Engine]]:
-    """Two servers that write and one that has it all."""
+    """Two servers that write, and one that receives the rows of both."""
     made = [create_engine(url) for url in three_postgresqls]
     yield made
     for engine in made:
@@ -39,12 +39,12 @@ def alone(engine: Engine, statement: str) -> None:
 
 @pytest.fixture
 def merged(engines: list[Engine]) -> Iterator[Callable[..., Any]]:
-    """Create the tables on all servers, each with its cluster, and let the third one subscribe to the others."""
+    """Create the tables on all servers, each with its cluster, and let the third one subscribe to the other two."""
     *writers, third = engines
     dropped: list[Any] = []
 
     for setting in ("ALTER SYSTEM SET wal_retrieve_retry_interval = '100ms'", "SELECT pg_reload_conf()"):
-        alone(third, setting)  # begin at once, and again soon after an error
+        alone(third, setting)  # retry soon after an error
 
     def make(way: Any) -> Any:
         declared = [models(cluster=cluster, strategy=way) for cluster in CLUSTERS]
@@ -71,7 +71,7 @@ def merged(engines: list[Engine]) -> Iterator[Callable[..., Any]]:
 
 
 def wait_for(engine: Engine, model: Any, rows: int) -> None:
-    """Wait until so many rows are there."""
+    """Wait until *model* has this number of rows."""
     until = time.monotonic() + PATIENCE
     while True:
         with engine.connect() as connection:
@@ -79,12 +79,12 @@ def wait_for(engine: Engine, model: Any, rows: int) -> None:
         if there == rows:
             return
         assert time.monotonic() < until, f"{there} of {rows} rows have arrived"
-        time.sleep(0.05)  # between two looks
+        time.sleep(0.05)  # between two checks
 
 
 @pytest.mark.parametrize("way", ["identity", "function"])
 def test_rows_of_two_clusters(engines: list[Engine], merged: Callable[..., Any], way: str) -> None:
-    """Every row arrives as it was, each key tells its cluster, and every parcel is in its own depot."""
+    """Every row arrives unchanged, each key has its cluster, and every parcel refers to a depot of its cluster."""
     Depot, Parcel = merged(way)
     *writers, third = engines
     written: set[tuple[int, str, str]] = set()
@@ -119,7 +119,7 @@ def test_rows_of_two_clusters(engines: list[Engine], merged: Callable[..., Any],
 
 
 def test_without_clusters(engines: list[Engine], merged: Callable[..., Any]) -> None:
-    """The proof that it is the keys: what two servers make with one cluster does clash on the third."""
+    """Without different clusters, the keys of two servers do collide on the third one."""
     Depot, _ = merged("function")
     *writers, third = engines
     for engine in writers:
@@ -133,12 +133,12 @@ def test_without_clusters(engines: list[Engine], merged: Callable[..., Any]) -> 
     with third.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         while not connection.scalar(failed):
             assert time.monotonic() < until, "no clash was seen"
-            time.sleep(0.05)  # between two looks
+            time.sleep(0.05)  # between two checks
         assert connection.scalar(select(func.count()).select_from(Depot)) == 1
 
 
 def test_migration_of_a_published_table(engines: list[Engine], caplog: pytest.LogCaptureFixture) -> None:
-    """The operation warns of the subscribers; with the column that it names, they get every id, and no error."""
+    """The operation warns of subscribers; once they have the column that it names, they get every id, and no error."""
     publisher, subscriber, _ = engines
     people, copy = People(publisher), People(subscriber, server_default="none")
     people.create(100)
@@ -160,7 +160,7 @@ def test_migration_of_a_published_table(engines: list[Engine], caplog: pytest.Lo
         until = time.monotonic() + PATIENCE
         while copy.ids() != people.ids():
             assert time.monotonic() < until, "the ids have not arrived"
-            time.sleep(0.05)  # between two looks
+            time.sleep(0.05)  # between two checks
         copy.add()
         copy.check_complete(150)
         with pytest.raises(DryRun) as caught:
@@ -171,7 +171,7 @@ def test_migration_of_a_published_table(engines: list[Engine], caplog: pytest.Lo
         people.write(1)
         while len(copy.ids()) < 151:
             assert time.monotonic() < until, "the new row has not arrived"
-            time.sleep(0.05)  # between two looks
+            time.sleep(0.05)  # between two checks
     finally:
         alone(subscriber, "DROP SUBSCRIPTION IF EXISTS people")
         alone(publisher, "DROP PUBLICATION IF EXISTS people")

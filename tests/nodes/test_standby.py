@@ -1,4 +1,4 @@
-"""A backfill beside a replica of PostgreSQL: it waits while the replica is too far behind."""
+"""A backfill beside a replica of PostgreSQL waits while the replica is too far behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _send(engine: Engine, statement: str) -> None:
 
 
 def test_waits(engines: tuple[Engine, Engine], people: People) -> None:
-    """While the replica replays nothing, no batch begins after the limit; then it goes on to the end."""
+    """While the replica replays nothing, no batch begins after the limit; afterwards, the backfill completes."""
     primary, replica = engines
     lag = MaxLag(replica, 0.2)
     _send(replica, "SELECT pg_wal_replay_pause()")
@@ -70,13 +70,13 @@ def test_replica_that_does_not_answer(engines: tuple[Engine, Engine], people: Pe
 
 
 def test_no_replica(engines: tuple[Engine, Engine], people: People) -> None:
-    """A server that replicates nothing is refused."""
+    """A server that is not a replica is refused."""
     with engines[0].connect() as connection, pytest.raises(ConfigurationError, match="is not a replica"):
         MaxLag(engines[0]).lag(connection)
 
 
 def test_command(engines: tuple[Engine, Engine], people: People) -> None:
-    """The command takes the URL of the replica, and the limit."""
+    """The command takes the URL of the replica, and the maximum lag."""
     urls = [engine.url.render_as_string(hide_password=False) for engine in engines]
     arguments = ["backfill", urls[0], "person", "--replica", urls[1], "--max-lag", "20"]
     result = CliRunner().invoke(public_id, arguments)

@@ -1,4 +1,4 @@
-"""Faults in the middle of an operation: the connection is lost, the user presses Ctrl-C, another session has a lock.
+"""Faults in the middle of an operation: the connection is lost, the user presses Ctrl-C, another session holds a lock.
 
 A migration of a few rows sends about a hundred statements. :func:`meet` lets something happen at one of them, before or
 after the server has executed it.
@@ -25,12 +25,12 @@ Kind = Literal["lost", "interrupted", "lock timeout", "deadlock"]
 Moment = Literal["before", "after"]
 
 _CHANGE = re.compile(r"\s*(ALTER|CREATE|DROP|UPDATE|INSERT|WITH|GRANT|COMMENT|COMMIT|PRAGMA \w+=)", re.IGNORECASE)
-"""How a statement begins that changes something, or commits it; WITH is the batch of the backfill on PostgreSQL."""
+"""The beginning of a statement that changes or commits something; WITH begins a batch of the backfill on PostgreSQL."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A statement, by its place among those that an operation sends, and what happens to it."""
+    """A fault at one statement, which is given by its number among those that an operation sends."""
 
     kind: Kind
     number: int
@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass
 class Sent:
-    """The statements that an operation has sent so far, and whether something has happened at the chosen one."""
+    """The statements that an operation has sent so far, and whether the chosen one has been reached."""
 
     statements: list[str] = field(default_factory=list)
     is_hit: bool = False
@@ -51,9 +51,9 @@ def is_change(statement: str) -> bool:
 
 
 def faults_at(statements: Sequence[str], kind: Kind, *, every: bool = False, few: int = 0) -> list[Fault]:
-    """Return *every* fault of *kind*; or those after each change if the connection is lost, and a *few* others."""
-    # a statement that only reads leaves the server as it was, so a fault after it is the one before the next statement
-    # a server that refuses a statement does so before its effect
+    """Return *every* fault of *kind*, or a *few*; of lost connections, also those after each change."""
+    # a statement that only reads leaves the server as it was, so a fault after it equals one before the next statement
+    # a server refuses a statement before it has an effect
     befores = [Fault(kind, number) for number in range(1, len(statements) + 1)]
     afters = [
         Fault(kind, number, "after")
@@ -71,12 +71,12 @@ def faults_at(statements: Sequence[str], kind: Kind, *, every: bool = False, few
 
 @contextmanager
 def meet(engine: Engine, number: int | None, moment: Moment, happens: Callable[[Any], object]) -> Iterator[Sent]:
-    """Record the statements that are sent to *engine*, and call *happens* with the cursor of one of them."""
+    """Record the statements that are sent to *engine*; at statement *number*, call *happens* with its cursor."""
     sent = Sent()
 
     def pass_on(cursor: Any, statement: str, execute: Callable[[], object]) -> bool:
         if "innodb_trx" in statement:
-            return False  # repeated until the server has refreshed the view, which takes a different number of times
+            return False  # repeated until the server has refreshed the view, so their number differs from run to run
         sent.statements.append(statement)
         if sent.is_hit or len(sent.statements) != number:
             return False

@@ -1,4 +1,4 @@
-"""A table with ids and without them: the way there and back, under faults, and what its catalog has to say then."""
+"""A table that is migrated and migrated back under faults, and the catalog that is expected after each way."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _QUERIES = {"postgresql": [_POSTGRESQL], "sqlite": ["SELECT type, name, sql FROM
 
 
 def catalog(engine: Engine) -> str:
-    """Return all that the catalog has about the table, its indexes, constraints, triggers and functions."""
+    """Return everything that the catalog says about the table, its indexes, constraints, triggers and functions."""
     with engine.connect() as connection:
         rows = [tuple(row) for query in _QUERIES.get(engine.name, _MYSQL) for row in send(connection, query)]
     text = "\n".join(" ".join(map(str, row)) for row in rows)
-    # the number of the next row; SQLite quotes the name of a table that was copied
+    # leave out the key of the next row, and the quotes that SQLite writes around the name of a copied table
     return re.sub(r" AUTO_INCREMENT=\d+|\"| +(?=\()", "", re.sub(r"\s+", " ", text))
 
 
 @contextmanager
 def operations(connection: Connection) -> Iterator[Operations]:
-    """The ``op`` of one migration on *connection*."""
+    """Yield the ``op`` of one migration on *connection*."""
     if connection.dialect.name in ("mysql", "mariadb"):
-        # in a transaction, as env.py has one, the operation waits until the server has refreshed innodb_trx
+        # inside a transaction, as in env.py, the operation would wait until the server has refreshed innodb_trx
         yield Operations(MigrationContext.configure(connection))
         return
     with migrating(connection) as op:
@@ -69,7 +69,7 @@ _known: dict[tuple[str, str], tuple[str, list[str], str, list[str]]] = {}
 
 
 class Table:
-    """People whose catalog is known without ids, and with them."""
+    """A table of people whose catalog is known both without and with ids."""
 
     def __init__(self, engine: Engine, variant: str = "index") -> None:
         options = VARIANTS[variant]
@@ -84,7 +84,7 @@ class Table:
         self.beginning, self.up, self.goal, self.down = _known[engine.name, variant]
 
     def create(self) -> None:
-        """Create the table, with rows, and with what a migration has to leave in place."""
+        """Create the table, with rows, and with objects that a migration has to leave in place."""
         self.engine.dispose()
         self.people.create(ROWS, _MORE)
         self.people.execute("CREATE INDEX person_name ON person (name)")
@@ -92,14 +92,14 @@ class Table:
             self.people.execute("CREATE TRIGGER person_born AFTER INSERT ON person BEGIN SELECT 1; END")
 
     def run(self, operation: str, during: Meeting | None = None, **options: Any) -> Sent:
-        """Run *operation* on a connection of its own, with what happens *during* it."""
+        """Run *operation* on its own connection, inside the context manager *during*."""
         during = during or failing(self.engine, None)
         with during as sent, self.engine.connect() as connection, operations(connection) as op:
             self.people.say(op, operation, **options)
         return sent
 
     def try_to(self, operation: str, during: Meeting | None = None, **options: Any) -> tuple[Sent, str]:
-        """Run *operation*, and return its error, or the empty string."""
+        """Run *operation*; return the statements sent, and the error or the empty string."""
         told = ""
         with during or failing(self.engine, None) as sent:
             try:
@@ -107,7 +107,7 @@ class Table:
             except (Exception, KeyboardInterrupt) as error:
                 told = f"{type(error).__name__}: {error}"
         if told and self.engine.name == "sqlite":
-            gc.collect()  # cursors in the frames of the error keep a connection alive that was closed, with its locks
+            gc.collect()  # cursors in the frames of the error keep a closed connection alive, with its locks
         return sent, told
 
     def tidy(self, *, anew: bool) -> None:
@@ -118,18 +118,18 @@ class Table:
             self.people.execute(f"DELETE FROM person WHERE id > {ROWS}")
 
     def write(self) -> None:
-        """Insert a row as an old program does, unless the goal is to refuse that."""
+        """Insert a row as an old program does, unless the column is complete and has no default."""
         state = self.people.state()
         if not state.complete or state.default is not None:
             self.people.write(1)
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
-        """Return the rows by their keys, without public ids."""
+        """Return the rows by their keys, without the public ids."""
         with self.engine.connect() as connection:
             return {row[0]: tuple(row) for row in send(connection, "SELECT id, name, email, age FROM person")}
 
     def ids(self) -> dict[int, str]:
-        """Return the public ids by the keys of their rows, as far as there are some."""
+        """Return the public ids by the keys of their rows; rows without an id are left out."""
         with self.engine.connect() as connection:
             if not any(column["name"] == "public_id" for column in inspect(connection).get_columns("person")):
                 return {}
@@ -137,7 +137,7 @@ class Table:
             return {row[0]: row[1] for row in send(connection, query)}
 
     def problems_at_goal(self, given: dict[int, str], rows: dict[int, tuple[Any, ...]]) -> list[str]:
-        """Return how the table differs from what it is after an undisturbed migration of *rows*."""
+        """Return how the table differs from its state after an undisturbed migration of *rows*."""
         ids, now, format = self.ids(), catalog(self.engine), self.people.format
         checks = {
             f"the catalog is\n{now}\ninstead of\n{self.goal}": now == self.goal,
@@ -150,7 +150,7 @@ class Table:
         return [problem for problem, is_well in checks.items() if not is_well]
 
     def problems_at_beginning(self, rows: dict[int, tuple[Any, ...]]) -> list[str]:
-        """Return how the table differs from what it was before the migration."""
+        """Return how the table differs from its state before the migration."""
         now = catalog(self.engine)
         checks = {
             f"after the way back, the catalog is\n{now}\ninstead of\n{self.beginning}": now == self.beginning,
@@ -159,7 +159,7 @@ class Table:
         return [problem for problem, is_well in checks.items() if not is_well]
 
     def there_and_back(self, up: Fault, down: Fault | None) -> list[str]:
-        """Meet a fault on the way to the goal, write, and repeat the operation; then on the way back. Return problems.
+        """Meet a fault on the way up, write a row, and repeat the operation; then on the way back. Return the problems.
 
         On both ways, the operation gives up at the first lock that it does not get.
         """

@@ -1,4 +1,4 @@
-"""Another session has a lock that a step needs: the operation gives up, and goes on when the lock is gone."""
+"""While another session holds a lock that a step needs, the operation gives up; after the release, it completes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from conftest import url_of
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
 PATIENCE = {"lock_timeout": 0.05, "index_timeout": 0.2}
-"""Limits that end soon; MySQL and MariaDB count in seconds, and wait for one."""
+"""Short timeouts; MySQL and MariaDB count in whole seconds, and wait for one."""
 
 LONG = 10.0
-"""The seconds after which the lock is released in any case, and an operation that still waits has no limit."""
+"""Seconds after which the lock is released in any case; an operation that still waits for it has no limit."""
 
 _SNAPSHOT = ["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM pg_class"]
 _BY_TRANSACTIONS = {"reader": ["SELECT count(*) FROM person"], "writer": ["UPDATE person SET age = 7 WHERE id = 1"]}
@@ -34,7 +34,7 @@ _EXCLUSIVE = {
     "mysql": ["LOCK TABLES person WRITE"],
     "mariadb": ["LOCK TABLES person WRITE"],
 }
-"""Nobody else can read the table."""
+"""Statements after which no other session can read the table."""
 LOCKS: dict[str, dict[str, list[str]]] = {
     "sqlite": {"reader": ["SELECT id FROM person"], "writer": ["BEGIN IMMEDIATE"]},
     "postgresql": {
@@ -53,7 +53,7 @@ NEEDS_LOCK = re.compile(r"ALTER|CREATE UNIQUE INDEX|DROP INDEX")
 
 
 class Holder:
-    """Another session, which has a lock for a while."""
+    """Another session, which holds a lock for a while."""
 
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connect()
@@ -61,7 +61,7 @@ class Holder:
 
     @contextmanager
     def until_given_up(self) -> Iterator[None]:
-        """Release the lock after the block, or after :data:`LONG`, if the block waits for that."""
+        """Release the lock after the block, or after :data:`LONG` if the block waits for the lock."""
 
         def give_way() -> None:
             self.was_waited_for = True
@@ -80,7 +80,7 @@ class Holder:
         for statement in _EXCLUSIVE[name] if lock == "exclusive" else LOCKS[name][lock]:
             self.result = send(self.connection, statement)
         if self.result.returns_rows:
-            self.result.fetchone()  # SQLite: more rows are left, so that it goes on reading
+            self.result.fetchone()  # SQLite: rows are left to fetch, so the connection keeps its lock
 
     def release(self) -> None:
         if self.connection.dialect.name in ("mysql", "mariadb"):
@@ -91,7 +91,7 @@ class Holder:
 
 @pytest.fixture
 def new_quick_engine(database: str, new_engine: Callable[..., Engine]) -> Callable[..., Engine]:
-    """Make an engine whose connections wait for locks of SQLite only briefly."""
+    """Return a function that creates engines whose connections wait only briefly for locks of SQLite."""
     own = {"timeout": 0.05, "check_same_thread": False} if database == "sqlite" else {}
     return lambda url: new_engine(database, url, poolclass=NullPool, connect_args=own)
 
@@ -126,7 +126,7 @@ def places(statements: list[str], pattern: str | re.Pattern[str]) -> list[int]:
 
 
 def lock_requests(statements: list[str]) -> list[int]:
-    """Return the numbers of the statements that need a lock on the table which their transaction does not have yet."""
+    """Return the numbers of the statements that need a lock on the table that their transaction does not hold yet."""
     numbers: list[int] = []
     is_inside = has_lock = False
     for number, statement in enumerate(statements, 1):
@@ -139,7 +139,7 @@ def lock_requests(statements: list[str]) -> list[int]:
 
 
 def problems_behind(table: Table, holder: Holder, lock: str, operation: str, number: int) -> list[str]:
-    """Run *operation* behind a lock that is taken before one of its statements, and again without the lock."""
+    """Run *operation* behind a lock taken before statement *number*, and again without it; return the problems."""
     statement = (table.up if operation == "add_public_id" else table.down)[number - 1]
     rows, problems = table.rows(), list[str]()
     during = meet(table.engine, number, "before", lambda cursor: holder.take(lock))
@@ -147,7 +147,7 @@ def problems_behind(table: Table, holder: Holder, lock: str, operation: str, num
         sent, told = table.try_to(operation, during, attempts=2 if table.engine.name == "sqlite" else 1, **PATIENCE)
         given = table.ids() if lock != "exclusive" else {}
         if lock == "snapshot":
-            table.write()  # nothing waits for its own lock before the writers
+            table.write()  # no request of the operation is queued ahead of the writers
             rows = table.rows()
     if holder.was_waited_for:
         problems.append("it waited until the lock was gone")
@@ -162,7 +162,7 @@ def problems_behind(table: Table, holder: Holder, lock: str, operation: str, num
 
 
 def problems_everywhere(table: Table, holder: Holder, lock: str, operation: str, numbers: list[int]) -> list[str]:
-    """Run *operation* behind a lock that is taken at each of *numbers*."""
+    """Run *operation* behind a lock taken at each of *numbers*; return the problems."""
     problems: list[str] = []
     for number in numbers:
         if operation == "drop_public_id":
@@ -182,7 +182,7 @@ on_servers = pytest.mark.parametrize(
 
 @on_servers
 def test_locked_table(table: Table, holder: Holder, lock: str) -> None:
-    """Behind a lock, a step gives up, and the operation reaches its goal later; so does the way back."""
+    """A step that does not get its lock gives up, and a later run completes the operation or the way back."""
     few = 3 if table.engine.name == "postgresql" else 1
     up, down = lock_requests(table.up), lock_requests(table.down)
 
@@ -194,7 +194,7 @@ def test_locked_table(table: Table, holder: Holder, lock: str) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_table_that_nobody_can_read(table: Table, holder: Holder) -> None:
-    """While another session keeps everybody out of the table, the operation gives up after its limit."""
+    """While another session locks the table exclusively, the operation gives up after its limit."""
     problems = problems_everywhere(table, holder, "exclusive", "add_public_id", [1])
 
     assert problems == []
@@ -208,7 +208,7 @@ def batches(statements: list[str]) -> list[int]:
 @on("sqlite")
 @pytest.mark.parametrize("operation", ["add_public_id", "drop_public_id"])
 def test_writer_of_sqlite(table: Table, holder: Holder, operation: str) -> None:
-    """While another connection writes, a step gives up; later, the operation reaches its goal."""
+    """While another connection writes, a step gives up; a later run completes the operation."""
     statements = table.up if operation == "add_public_id" else table.down
     numbers = [number for number in places(statements, "BEGIN") if number not in batches(statements)]
 
@@ -219,7 +219,7 @@ def test_writer_of_sqlite(table: Table, holder: Holder, operation: str) -> None:
 
 @on("sqlite")
 def test_writer_beside_the_backfill_of_sqlite(table: Table, holder: Holder) -> None:
-    """While another connection writes, the backfill gives up after some time; later, it reaches its goal."""
+    """While another connection writes, the backfill gives up after some time; a later run completes it."""
     problems = problems_everywhere(table, holder, "writer", "add_public_id", batches(table.up)[:1])
 
     assert problems == []
@@ -238,7 +238,7 @@ def test_reader_of_sqlite(table: Table, holder: Holder, operation: str) -> None:
 
 @on("postgresql")
 def test_locked_row(table: Table, holder: Holder) -> None:
-    """While another session has a row, the others get ids, and the operation ends with BackfillIncomplete."""
+    """While another session locks a row, the other rows get ids, and the operation raises BackfillIncomplete."""
     (batch,) = places(table.up, "WITH")
     rows = table.rows()
 

@@ -1,4 +1,4 @@
-"""A fault at each statement: the same operation, run again, comes to its goal, and back to its beginning.
+"""A fault at each statement: the same operation, run again, completes, and so does the way back.
 
 On servers, the faults are drawn with a fixed seed; see :mod:`migrations.faults.faults` for how to run them all.
 """
@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 pytestmark = [pytest.mark.backend(variant=list(VARIANTS) if EVERY_FAULT else ["index"]), pytest.mark.slow]
 
 FEW = 5
-"""The faults that are drawn, of each kind, where not all of them run."""
+"""The number of faults of each kind that are drawn where not all of them run."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def table(engine: Engine, variant: str) -> Iterator[Table]:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("kind", ["lost", "interrupted", "lock timeout", "deadlock"])
 def test_fault_at_a_statement(table: Table, kind: Kind, variant: str) -> None:
-    """After a fault at any statement, old programs write, and the same operation reaches its goal, there and back."""
+    """After a fault at any statement, old programs can write, and the next run completes the operation, both ways."""
     is_fast = table.engine.name == "sqlite" and variant == "index"
     ups = faults_at(table.up, kind, every=is_fast and kind == "lost", few=50 if is_fast else FEW)
     downs = faults_at(table.down, kind, every=True)
@@ -52,7 +52,7 @@ def test_fault_at_a_statement(table: Table, kind: Kind, variant: str) -> None:
 
 @pytest.mark.parametrize("kind", ["lock timeout", "deadlock"])
 def test_step_is_tried_again(table: Table, kind: Kind) -> None:
-    """A step that meets a lock timeout or a deadlock is tried again, and the operation reaches its goal."""
+    """A step that meets a lock timeout or a deadlock is tried again, and the operation completes."""
     words = ("ALTER", "CREATE", "DROP INDEX")
     steps = [number for number, statement in enumerate(table.up, 1) if statement.startswith(words)]
     rows = table.rows()
@@ -69,7 +69,7 @@ def first_change(table: Table) -> int:
 
 
 def test_lost_connection_is_reported(table: Table) -> None:
-    """A lost connection is reported as such."""
+    """A lost connection raises a DBAPIError with ``connection_invalidated``."""
     with pytest.raises(DBAPIError) as caught:
         table.run("add_public_id", failing(table.engine, Fault("lost", first_change(table))))
 
@@ -77,6 +77,6 @@ def test_lost_connection_is_reported(table: Table) -> None:
 
 
 def test_interruption_is_reported(table: Table) -> None:
-    """Ctrl-C is a KeyboardInterrupt for the program that runs the migration, which ``except Exception`` lets pass."""
+    """Ctrl-C raises KeyboardInterrupt in the program that runs the migration, past any ``except Exception``."""
     with pytest.raises(KeyboardInterrupt):
         table.run("add_public_id", failing(table.engine, Fault("interrupted", first_change(table))))

@@ -1,4 +1,4 @@
-"""A role whose statements and waits are limited: the operation reaches its goal, if need be without the limit."""
+"""An operation completes for a role whose statements and waits are limited; if need be, it lifts the limit."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ CASES = [
 
 @pytest.mark.parametrize(("database", "limit", "step"), CASES, indirect=["database"])
 def test_limited_role(table: Table, new_engine: Callable[..., Engine], limit: str, step: str) -> None:
-    """The operation waits, whatever the limit, and reaches its goal; the limit stays as it was."""
+    """The operation waits for its lock, whatever the limit, and completes; afterwards, the limit is unchanged."""
     name = table.engine.name
     setting = f"{limit}={LIMITS[name][limit]}"
     own = {"options": f"-c {setting}"} if name == "postgresql" else {"init_command": f"SET {setting}"}

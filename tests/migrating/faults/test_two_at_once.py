@@ -1,6 +1,6 @@
-"""Two migrations of one table: where the first stands before a step, the second one begins.
+"""Two migrations of one table: the second one begins just before a step of the first one.
 
-The second one runs inside of the first one's statement, so that their order is always the same.
+The second migration runs inside a statement of the first one, so that their order is always the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS = {
     "mysql": re.compile("ALTER"),
     "mariadb": re.compile("ALTER"),
 }
-"""How the statements begin before which a migration has read what is there, and has no lock yet."""
+"""The beginnings of statements before which a migration has read the state of the table, but holds no lock yet."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def table(engine: Engine) -> Iterator[Table]:
 
 @pytest.fixture
 def second(table: Table, new_engine: Callable[..., Engine]) -> People:
-    """The table as another program reaches it, whose statements wait for locks only briefly."""
+    """The table as a second program sees it, whose statements wait for locks only briefly."""
     options: dict[str, Any] = {"sqlite": {"timeout": 0.05}, "postgresql": {"options": "-c lock_timeout=300"}}
     own = options.get(table.engine.name, {})
     return People(new_engine(table.engine.name, table.engine.url, poolclass=NullPool, connect_args=own))
@@ -46,9 +46,9 @@ def second(table: Table, new_engine: Callable[..., Engine]) -> People:
 
 @pytest.mark.parametrize("operation", ["add_public_id", "drop_public_id"])
 def test_second_one_between_two_statements(table: Table, second: People, operation: str) -> None:
-    """On a server, the second one waits, and changes nothing; on SQLite, it gets its turn between two transactions.
+    """On a server, the second migration waits and changes nothing; on SQLite, it runs between two transactions.
 
-    The first one reaches its end, and ids that the second one has given are not changed.
+    The first migration completes, and keeps the ids that the second one has given.
     """
     is_back, problems = operation == "drop_public_id", list[str]()
     for number, statement in enumerate(table.down if is_back else table.up, 1):
