@@ -207,7 +207,7 @@ def test_system_versioned_table(new_people: Callable[..., People]) -> None:
 
 @on("mariadb")
 def test_system_versioned_table_with_a_history(new_people: Callable[..., People]) -> None:
-    """A table whose earlier row versions have no ids, or would get none in the backfill, is refused before any change."""
+    """A table whose earlier row versions have no ids, or would get none in the backfill, is refused at once."""
     changed = ", changed timestamp DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
     people = new_people(more=changed, after="WITH SYSTEM VERSIONING")
     assert "earlier versions of its rows have no ids" in refused(people, allow_lock=True)["versioned"]

@@ -56,8 +56,9 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
         raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{_hint(model, mapper)}")
     attributes = id_attributes(mapper) or ids_of_union(mapper)
     if not attributes:
-        has_column = "public_id" in mapper.columns
-        remedy = "declare the column with public_id_column()" if has_column else "add PublicIdMixin or public_id_column()"
+        remedy = "add PublicIdMixin or public_id_column()"
+        if "public_id" in mapper.columns:
+            remedy = "declare the column with public_id_column()"
         raise ConfigurationError(f"{mapper.class_.__name__} has no public id; {remedy}")
     if attribute is None:
         attribute = next(iter(attributes)) if len(attributes) == 1 else "public_id"
