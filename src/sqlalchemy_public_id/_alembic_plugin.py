@@ -1,7 +1,7 @@
 """The entry point ``alembic.plugins``, which ``import alembic`` loads in every program that has this library installed.
 
-It must not break or warn in programs that use Alembic alone. Alembic is half imported when it loads this module, so
-the module imports no part of it. Errors are logged; they are raised by ``import sqlalchemy_public_id.alembic``.
+It must not break or warn in programs that use Alembic alone. Alembic is only partly imported when it loads this module,
+which therefore imports nothing from it. Errors are logged; they are raised by ``import sqlalchemy_public_id.alembic``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 class _Plugin(ModuleType):
-    """A module with an iterator: Alembic 1.18.0 to 1.20.0 iterate over the entry point; later ones warn of lists."""
+    """A module with an iterator: Alembic 1.18.0 to 1.20.0 iterate over the entry point; later ones warn about lists."""
 
     def __iter__(self) -> Iterator[ModuleType]:
         yield self

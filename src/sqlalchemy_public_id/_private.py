@@ -1,12 +1,12 @@
-"""Names of SQLAlchemy that are not part of its public interface: why each is read, and what is done without it.
+"""Names of SQLAlchemy that are not part of its public interface: why each is used, and the fallback without it.
 
-Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. A release in which a name is missing is used all the same: the library
-says so in a ``RuntimeWarning``, once, and goes the public way, which is slower and as right. Two accesses have no
-public way. Without the parameters of an execution (:func:`read_places`), a collision is the ``IntegrityError`` of the
-database; without the columns that an upsert sets (:func:`updated_columns`), one that changes ids is not refused.
+Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. If a release lacks a name, the library still works: it warns once
+(``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Two accesses have no public
+fallback. Without the parameters of an execution (:func:`read_places`), a collision raises the ``IntegrityError`` of the
+database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused.
 
-With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast way is off, as if its names were missing. The
-tests pass without them, too.
+With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, as if its names were missing. The
+tests pass without the fast paths, too.
 """
 
 # pyright: reportPrivateUsage=false
@@ -34,13 +34,13 @@ from sqlalchemy.orm import (
 from sqlalchemy.sql import compiler
 
 IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ
-"""False if every fast way is off."""
+"""False if every fast path is off."""
 
 
 def available(owner: object, name: str) -> bool:
     """Return True if *owner* has *name*, which SQLAlchemy or Alembic does not document.
 
-    Whoever asks has a slower way without the name, with documented ones alone.
+    Every caller has a slower fallback, which uses documented names only.
     """
     return IS_FAST and hasattr(owner, name)
 
@@ -49,7 +49,7 @@ _warned: set[str] = set()
 
 
 def _warn(effect: str, error: AttributeError) -> None:
-    """Warn once of the *effect* of a missing name."""
+    """Warn once about the *effect* of a missing name."""
     if effect not in _warned:
         _warned.add(effect)
         warnings.warn(
@@ -66,25 +66,25 @@ _UNGUARDED = "collided public ids are not replaced, and raise the IntegrityError
 
 @dataclass(frozen=True)
 class Places:
-    """Where the values of a compiled INSERT stand in the parameters of its executions."""
+    """The places of the values of a compiled INSERT in the parameters of its executions."""
 
     prefetched: tuple[Any, ...] = ()
     """The columns whose defaults are called in each execution.
 
-    The rows after the first of ``insert().values([…])`` have columns of their own, with the ``original``.
+    After the first row, ``insert().values([…])`` has separate column objects, whose ``original`` is the column.
     """
     positions: dict[str, int] | None = None
-    """Parameter → its position in those of one row; None if the driver takes them by name."""
+    """Parameter → its position in the parameters of one row; None if the driver takes parameters by name."""
     escaped: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Parameter → its name for the driver, if that is another one."""
+    """Parameter → its name for the driver, if the two differ."""
     width: int = 0
-    """The number of positions for each row of a batch. SQLAlchemy keeps them together."""
+    """The number of positional parameters for each row of a batch. SQLAlchemy keeps them together."""
     returned: tuple[Any, ...] = ()
     """The columns in the RETURNING."""
     sentinel: tuple[Any, ...] = ()
-    """Columns after them: SQLAlchemy brings the rows of a batch into their order by the values that were sent."""
+    """The sentinels, after these columns: SQLAlchemy restores the order of a batch by the values that it sent."""
     sort_column: Any = None
-    """A column after them instead, if the database makes its values: SQLAlchemy sorts the rows of a batch by it."""
+    """A sentinel whose values the database generates instead: SQLAlchemy sorts the rows of a batch by it."""
 
     @property
     def defaults(self) -> dict[str, Column[Any]]:
@@ -94,25 +94,25 @@ class Places:
 
 def column_of_table(column: Any) -> Column[Any]:
     """Return the column of the table for one of :attr:`Places.prefetched`."""
-    # without getattr() for those of the table, which looks for a comparator of their type, and takes microseconds
+    # no getattr() on a Column of the table: it would try the comparator of its type, which takes microseconds
     original: Column[Any] = cast("Any", column) if isinstance(column, Column) else getattr(column, "original", column)
     return original
 
 
 def prefetched_columns(compiled: Any) -> list[Column[Any]]:
-    """Return the columns of an INSERT whose defaults are Python functions; none if nobody knows."""
+    """Return the columns of an INSERT whose defaults are Python functions; none if this is unknown."""
     return list(getattr(compiled, "insert_prefetch", ()))
 
 
 def read_places(context: ExecutionContext) -> Places | None:
-    """Return the places of the INSERT that *context* is about to execute; None if they cannot be known.
+    """Return the places of the INSERT that *context* is about to execute; None if they are unknown.
 
-    This is the access without which the guard can do nothing: only the event ``do_execute`` sees a statement fail, and
-    it has the parameters in the shape for the driver.
+    The guard cannot work without this access: only the event ``do_execute`` sees a statement fail, and it receives the
+    parameters as they are passed to the driver.
     """
     compiled: Any = context.compiled
     try:
-        # each execution reads these: ask for them before the first one, and not when it has collided
+        # each execution reads these: check them before the first one, and not after a collision
         attrgetter("compiled_parameters", "root_connection", "execute_style", "execution_options")(context)
         attrgetter("EXECUTEMANY", "INSERTMANYVALUES")(ExecuteStyle)
         many: Any = compiled._insertmanyvalues
@@ -137,7 +137,7 @@ def read_places(context: ExecutionContext) -> Places | None:
 
 
 def is_known_row(names: tuple[str, ...], parameters: Mapping[str, Any]) -> bool:
-    """Return True if *parameters* that have no number of a row are those of a single row, of these *names*."""
+    """Return True if *parameters*, whose names have no row number, are the parameters *names* of a single row."""
     is_known = set(parameters) == set(names)
     if not is_known:
         _warn(_UNGUARDED, AttributeError("the parameters of several rows have names of another form"))
@@ -145,16 +145,16 @@ def is_known_row(names: tuple[str, ...], parameters: Mapping[str, Any]) -> bool:
 
 
 def sent_parameters(result: Any) -> list[dict[str, Any]] | None:
-    """Return the parameters of each row that an INSERT has sent; None if nobody knows, and the guard replaces none."""
+    """Return the parameters of each row that an INSERT has sent; None if they are unknown: then, no id is replaced."""
     found: list[dict[str, Any]] | None = getattr(result.context, "compiled_parameters", None)
     return found
 
 
 def change_returned_rows(context: ExecutionContext, change: Callable[[Sequence[Any]], list[Any]]) -> None:
-    """Have *change* replace the rows, as the driver returns them, of the batch that *context* has just executed.
+    """Let *change* replace the rows, as the driver returns them, of the batch that *context* has just executed.
 
-    SQLAlchemy has noted the ids that a batch sends before the guard replaces some of them, and looks for them in the
-    last column of the rows. It asks the execution for the rows of each batch; the next batch returns its own again.
+    SQLAlchemy notes the ids of a batch before the guard replaces some of them, and looks for the noted ids in the last
+    columns of the returned rows. The change applies to the rows of this batch only.
     """
     execution: Any = context
 
@@ -166,16 +166,16 @@ def change_returned_rows(context: ExecutionContext, change: Callable[[Sequence[A
 
 
 def make_sentinel(column: Column[Any]) -> None:
-    """Have SQLAlchemy tell the rows of a batch apart by *column*, as ``insert_sentinel=True`` does.
+    """Let SQLAlchemy tell the rows of a batch apart by *column*, as ``insert_sentinel=True`` does.
 
     A flush needs the keys of its rows in the order of its objects. SQLite returns rows in any order, so SQLAlchemy
-    sends one INSERT for each without a sentinel; on PostgreSQL the ids that come back tell which rows were left out.
-    The argument of the column is public, but a table may have one sentinel only, and refuses a second one, such as the
-    ``SentinelMixin`` of an application. Here the table is complete, and one of its own has precedence.
+    sends one INSERT per object without a sentinel; on PostgreSQL, the returned ids show which rows were skipped. The
+    argument of the column is public, but a table may have only one sentinel, and refuses a second one, such as the
+    ``SentinelMixin`` of an application. Here, the table is complete, and its own sentinel has precedence.
     """
     table: Any = column.table
     batch = getattr(compiler, "_InsertManyValuesBatch", None)
-    # before 2.0.29, SQLAlchemy matches the rows by what the driver sends, and not by the ids
+    # before 2.0.29, SQLAlchemy matches the rows by the values that the driver sends, and not by the ids
     is_matched_by_ids = batch is None or "sentinel_values" in batch._fields
     if not (IS_FAST and is_matched_by_ids and isinstance(table, Table)):
         return
@@ -194,7 +194,7 @@ def updated_columns(clause: Any) -> set[str]:
     """Return the names of the columns that an ON CONFLICT DO UPDATE or ON DUPLICATE KEY UPDATE clause sets."""
     if clause.__visit_name__ == "on_conflict_do_nothing":
         return set()
-    try:  # the second is that of MySQL and MariaDB
+    try:  # MySQL and MariaDB have clause.update
         pairs: Any = clause.update_values_to_set if hasattr(clause, "update_values_to_set") else clause.update
     except AttributeError as error:
         _warn("upserts that change public ids are not refused", error)
@@ -211,9 +211,9 @@ def _names(column: Any) -> set[str]:
 
 
 def has_own_values(insert: Insert) -> bool:
-    """Return True for ``insert().values(…)``, whose values are not in the parameters of a row, and if nobody knows.
+    """Return True for ``insert().values(…)``, whose values are not in the parameters of a row, or if this is unknown.
 
-    A row of such an INSERT cannot be sent again by itself, so that all of them have a savepoint on PostgreSQL.
+    A row of such an INSERT cannot be sent again alone, so the INSERT is executed inside a savepoint on PostgreSQL.
     """
     try:
         return insert._values is not None
@@ -223,7 +223,7 @@ def has_own_values(insert: Insert) -> bool:
 
 
 def has_many_rows(insert: Insert) -> bool:
-    """Return True for ``insert().values([…])``, which has all rows in one set of parameters, and if nobody knows."""
+    """Return True for ``insert().values([…])``, which has all rows in one set of parameters, or if this is unknown."""
     try:
         return bool(insert._multi_values)
     except AttributeError as error:
@@ -237,8 +237,8 @@ def has_many_rows(insert: Insert) -> bool:
 def without_lock(statement: Any) -> Any:
     """Return a SELECT without its FOR UPDATE.
 
-    ``with_for_update()`` cannot be taken back. If the name is missing, the SELECT keeps its lock, inside of a subquery,
-    so that the statement around it may have a DISTINCT: it locks the rows that it reads.
+    ``with_for_update()`` cannot be undone. If the name is missing, the SELECT keeps its FOR UPDATE inside a subquery,
+    so that the statement around it may have a DISTINCT: the rows that it reads are locked.
     """
     if not available(statement, "_for_update_arg"):
         return statement.subquery().select()
@@ -250,7 +250,7 @@ def without_lock(statement: Any) -> Any:
 def is_sorted_or_limited(statement: Any) -> bool:
     """Return True if a SELECT has an ORDER BY, LIMIT, OFFSET or FETCH.
 
-    If a name is missing, it is compared with a copy that has none, which takes a tenth of the time of a page.
+    If a name is missing, the SELECT is compared with a copy without them, which takes a tenth of the time of a page.
     """
     if available(statement, "_order_by_clauses") and available(statement, "_has_row_limiting_clause"):
         return bool(statement._order_by_clauses) or statement._has_row_limiting_clause
@@ -258,7 +258,7 @@ def is_sorted_or_limited(statement: Any) -> bool:
 
 
 def loader_criteria(statement: Any) -> list[Any] | None:
-    """Return the ``with_loader_criteria()`` among the options of a SELECT; None if SQLAlchemy does not tell.
+    """Return the ``with_loader_criteria()`` among the options of a SELECT; None if they are unknown.
 
     If the name is missing, the rows of all pages are loaded to count them.
     """
@@ -271,10 +271,10 @@ def loader_criteria(statement: Any) -> list[Any] | None:
 
 
 def can_persist(session: Session, state: InstanceState[Any]) -> bool:
-    """Return True if :func:`as_flush` and :func:`persist` can do their part; otherwise a flush inserts the objects.
+    """Return True if :func:`as_flush` and :func:`persist` can be used; otherwise, a flush inserts the objects.
 
     The unit of work makes the objects of a flush persistent, so that a rollback makes them transient again. No public
-    function does so for rows that are stored in another way. The transaction of *session* has begun.
+    function does so for rows that are stored in another way. The transaction of *session* must have begun.
     """
     transaction: Any = session.get_nested_transaction() or session.get_transaction()
     needed: list[tuple[object, str]] = [
@@ -297,10 +297,10 @@ def can_persist(session: Session, state: InstanceState[Any]) -> bool:
 
 
 def has_listeners(session: Session, mapper: Mapper[Any], *, besides: str) -> bool:
-    """Return True if something listens to flushes of *session*, or to INSERTs of *mapper*, or if nobody knows.
+    """Return True if something listens to flushes of *session*, or to INSERTs of *mapper*, or if this is unknown.
 
-    :param besides: a package whose own listeners do not count. They must not be such as SQLAlchemy wraps in a function
-        of its own: by ``retval``, and without ``raw`` for an object of a session.
+    :param besides: a package whose own listeners do not count. SQLAlchemy must not wrap them in another function, as it
+        does for ``retval``, and without ``raw`` for an object of a session.
     """
     of_session = "before_flush after_flush after_flush_postexec before_attach after_attach transient_to_pending"
     watched: list[tuple[Any, str]] = [
@@ -322,7 +322,7 @@ def has_listeners(session: Session, mapper: Mapper[Any], *, besides: str) -> boo
 def as_flush(session: Session) -> Generator[None]:
     """Roll back the transaction or savepoint if the block fails, and require the caller to end it, as a flush does.
 
-    ``SessionTransaction.rollback()`` would end it in silence, and a later commit would be without the rows before.
+    ``SessionTransaction.rollback()`` would end it silently, and a later commit would lack the earlier rows.
     """
     begun: Any = session.get_nested_transaction() or session.get_transaction()
     transaction = begun._begin()
@@ -345,7 +345,7 @@ def persist(session: Session, states: list[InstanceState[Any]], rows: list[dict[
     key, class_ = mapper.get_property_by_column(mapper.primary_key[0]).key, mapper._identity_class
     identities = [(class_, (row.get(key),), state.identity_token) for row, state in zip(rows, states, strict=True)]
     known, new = identity_map._dict, dict(zip(identities, states, strict=True))
-    # the session may still know an object whose row is gone, and whose key the database has given out again
+    # the session may still hold an object whose row was deleted, and whose key the database has issued again
     if len(new) < len(states) or not known.keys().isdisjoint(new) or (class_, (None,), None) in new:
         session.add_all(state.obj() for state in states)
         session._register_persistent(set(states))

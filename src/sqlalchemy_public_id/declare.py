@@ -115,7 +115,7 @@ class PublicIdType(IdColumnType):
     ... )
     """
 
-    cache_ok: bool | None = True  # SQLAlchemy asks each class
+    cache_ok: bool | None = True  # SQLAlchemy requires it of each class
 
     def __init__(self, format: Format | type[TypedId]) -> None:
         super().__init__(format)
@@ -272,7 +272,7 @@ def declared_format(model: Any) -> Format | type[TypedId]:
 
 
 def one_format(model: Any, typed: type[TypedId] | None, place: str) -> Format | type[TypedId]:
-    """Return ``__public_id__`` of *model*, or the typed id in *place*, or the default format; both are an error."""
+    """Return ``__public_id__`` of *model*, or the typed id in *place*, or the default format; refuse both together."""
     explicit = cast("Format | type[TypedId] | None", getattr(model, "__public_id__", None))
     if typed is not None and explicit is not None and explicit is not typed:
         raise ConfigurationError(

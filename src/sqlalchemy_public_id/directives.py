@@ -1,4 +1,4 @@
-"""What a directive of Alembic needs: a base class, its method of ``op``, and the same as a function with types."""
+"""The parts of an Alembic directive: a base class, a method of ``op``, and a function with types that calls it."""
 
 from __future__ import annotations
 

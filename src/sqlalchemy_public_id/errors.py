@@ -63,7 +63,7 @@ def safe_repr(value: object) -> str:
         return f"{value[:_LIMIT]!r}... ({len(value)} long)"
     try:
         text = repr(value)
-    except ValueError:  # an integer of more digits than Python converts
+    except ValueError:  # an integer with more digits than Python converts
         text = f"{type(value).__name__} too large to print"
     return text if len(text) <= 4 * _LIMIT else f"{text[: 4 * _LIMIT]}..."
 
@@ -189,11 +189,11 @@ class IdempotencyConflict(PublicIdError):
             f"repeat the insert with the same values, or use a new public id for a new row"
         )
         self.public_id: str = public_id
-        """The public id of both."""
+        """The public id of the insert and of the stored row."""
         self.model: str = model
         """The name of the model."""
         self.differing: tuple[str, ...] = differing
-        """The names of the attributes whose values differ; none if the stored row may not be seen."""
+        """The names of the attributes whose values differ; none if the row does not meet the caller's condition."""
 
 
 class ImmutablePublicId(PublicIdError):
@@ -241,8 +241,8 @@ def command_line(name: str, table: str, **options: object) -> str:
     given = {option: str(value) for option, value in options.items() if value is not None}
     words = [word for option, value in given.items() for word in (f"--{option.replace('_', '-')}", value)]
     if table.startswith("-"):
-        words.append("--")  # what follows is no option
-    url = '"$DATABASE_URL" ' if "://" in table else ""  # otherwise it would be taken for the URL
+        words.append("--")  # what follows is not an option
+    url = '"$DATABASE_URL" ' if "://" in table else ""  # otherwise the table would be taken for it
     return f"public-id {name} {url}{shlex.join([*words, table])}"
 
 
@@ -320,9 +320,9 @@ class LockNotAvailable(PublicIdError):
         self.table: str = table
         self.attempts: int = attempts
         self.timeout: float = timeout
-        """The seconds of each attempt."""
+        """The lock timeout of each attempt, in seconds."""
         self.holder: int | None = holder
-        """The number of the connection that has the lock, if it is that of another migration."""
+        """The number of the connection that holds the lock, if it belongs to another migration."""
 
 
 class LeaseNotAvailable(PublicIdError):
@@ -333,7 +333,7 @@ class LeaseNotAvailable(PublicIdError):
         self.name: str = name
         """The name of the sequence."""
         self.timeout: float = timeout
-        """The seconds that were waited."""
+        """How many seconds the call waited."""
         self.reason: str = reason
         """The reason, in words."""
 
@@ -351,9 +351,9 @@ class ClockMovedBack(PublicIdError):
             f"ids wait for {tolerance:g} s at most; let the time service slew the clock (chrony, ntpd -x)"
         )
         self.behind: float = behind
-        """The seconds from the clock to the last id."""
+        """How many seconds the clock is behind the last id."""
         self.tolerance: float = tolerance
-        """The seconds that an id would have waited."""
+        """How many seconds ids wait at most."""
 
 
 class MissingExtra(PublicIdError, ModuleNotFoundError):

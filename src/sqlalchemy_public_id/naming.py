@@ -10,7 +10,7 @@ import hashlib
 from typing import Literal, TypeAlias
 
 ClusterObject: TypeAlias = Literal["key", "range", "given", "sequence"]
-"""The trigger that makes keys, those that check their range, and the counter, which is a table on MySQL."""
+"""The trigger that makes keys, the triggers that check their range, and the counter, which is a table on MySQL."""
 _BYTES = 63
 """PostgreSQL's limit for a name; MySQL and MariaDB allow 64 characters."""
 
@@ -28,13 +28,14 @@ def not_null_check_name(table: str, column: str) -> str:
 def cluster_name(kind: ClusterObject, table: str) -> str:
     """Return the name of an object that belongs to the cluster keys of *table*.
 
-    Without the column: ``user.role_id`` and ``user_role.id`` would share a name, and a table has one such key.
+    The name does not contain the column: ``user.role_id`` and ``user_role.id`` would share a name, and a table has only
+    one such key.
     """
     return derived_name(f"cluster_{kind}", table)
 
 
 def derived_name(*parts: str) -> str:
-    """Join *parts* with ``_``. A name above the limit of a database is cut, and ends with a hash of the whole."""
+    """Join *parts* with ``_``. A name that is too long is truncated, and ends with a hash of the full name."""
     name = "_".join(parts).encode()
     if len(name) > _BYTES:
         digest = hashlib.sha256(name).hexdigest()[:8]

@@ -23,7 +23,8 @@ _NUMBERS = (0x017F22E279B07CC398C4DC0C0C07398F, 0x919108F752D14320 << 64 | 0x9BA
 def core_schema_of(check: Callable[[Any], str]) -> core_schema.CoreSchema:
     """Return the schema of ids that *check* accepts and makes canonical; they are strings in JSON.
 
-    Other types are not converted, so strict mode is the same. A refused value is an error of type ``public_id``.
+    Other types are not converted, so strict mode makes no difference. A refused value raises an error of type
+    ``public_id``.
     """
 
     def checked(value: object) -> str:
@@ -40,7 +41,7 @@ def core_schema_of(check: Callable[[Any], str]) -> core_schema.CoreSchema:
 
 
 def json_schema_of(format: Format | None) -> dict[str, Any]:
-    """Return the JSON schema of the ids of *format*; None is any format."""
+    """Return the JSON schema of the ids of *format*; None stands for any format."""
     schema: dict[str, Any] = {"type": "string", "format": "public-id"}
     if format is not None:
         lengths = [part._own_length for part in format._chain()]  # pyright: ignore[reportPrivateUsage]  # private to users, not to us

@@ -3,11 +3,11 @@
 Typed ids share one namespace, because ``TypedId.parse()`` must find the type of any string. Models have one namespace
 for each declarative base, because ``lookup.resolve()`` must find the model, and two bases are two applications.
 
-Nothing is kept alive by being registered. An owner that was declared again in the same place (a reloaded module, a
-notebook cell) replaces its predecessor. Any other class holds its prefixes until Python has freed it. The last
-reference to a class does not free it, the garbage collector does, and until then nobody can tell such a class from one
-that is in use: a program that declares classes in functions calls ``gc.collect()`` before it gives their prefixes to
-others. The library does not, because mappers are configured under a lock, and a finalizer may wait for any other.
+The registry keeps no owner alive. An owner that was declared again in the same place (a reloaded module, a notebook
+cell) replaces its predecessor. Any other class holds its prefixes until the garbage collector has freed it, which does
+not happen when the last reference is dropped; until then, an unused class cannot be told from one in use. A program
+that declares classes in functions has to call ``gc.collect()`` before it gives their prefixes to other classes. The
+library does not call it, because mappers are configured under a lock, and a finalizer may wait for another lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Claim:
     format: Format
     owner: weakref.ref[type[Any]]
     name: str
-    """Module and qualified name of the owner: the same after a reload."""
+    """Module and qualified name of the owner, which stay the same after a reload."""
 
     def confusion_with(self, other: _Claim) -> str | None:
         """Return how this claim and *other* are ambiguous, in words; None if they are not."""
@@ -39,11 +39,11 @@ class _Claim:
             return "belongs to"
         if self.prefix.lower() == other.prefix.lower():
             return f"differs only in case from {other.prefix!r} of"
-        if self.separator == other.separator:  # its last occurrence ends the prefix
+        if self.separator == other.separator:  # the last separator ends the prefix
             return None
         shorter, longer = sorted((self, other), key=lambda claim: len(claim.lead))
         rest = longer.lead.removeprefix(shorter.lead)
-        # If the rest contains the separator of the shorter one, splitting at the last separator separates them.
+        # If the rest contains the separator of the shorter one, splitting at the last separator tells them apart.
         if rest != longer.lead and shorter.separator not in rest:
             return f"cannot be told from {other.prefix!r} of"
         return None
@@ -54,7 +54,7 @@ class _Claim:
 
 
 class _Claims:
-    """The claims of some owners, in dictionaries: a text is compared with none of them, a claim with few."""
+    """The claims of some owners, in dictionaries: a text is looked up, and a new claim is compared with few others."""
 
     def __init__(self, owners: Iterable[tuple[_Claim, ...]] = ()) -> None:
         self.by_owner: dict[str, tuple[_Claim, ...]] = {}
@@ -76,9 +76,9 @@ class _Claims:
             self._alike[claim.prefix.lower()].append(claim)
 
     def rivals_of(self, claim: _Claim) -> Iterator[_Claim]:
-        """Yield the claims with which *claim* may be confused; one of them may come twice."""
+        """Yield the claims with which *claim* may be confused; some may be yielded twice."""
         yield from self._alike.get(claim.prefix.lower(), ())
-        # the last occurrence of a separator ends the prefix, so that prefixes with the same one are told apart
+        # the last separator ends the prefix, so prefixes with the same separator are not ambiguous
         for separator, others in [*self.by_separator.items()]:  # a finalizer may declare a class meanwhile
             if separator != claim.separator:
                 yield from others
@@ -92,10 +92,10 @@ class Prefixes:
         self._lock = threading.RLock()  # a finalizer may run anywhere, and declare a class
 
     def claim(self, owner: type[Any], *formats: Format) -> None:
-        """Reserve the prefixes of *formats*, those they still accept included, for *owner*.
+        """Reserve the prefixes of *formats*, including those of older formats that they accept, for *owner*.
 
-        :raises DuplicatePrefix: if another owner that is not freed yet has one of them, or an ambiguous one; nothing is
-            reserved then.
+        :raises DuplicatePrefix: if another owner that is not freed yet has one of them, or an ambiguous one. Then
+            nothing is reserved.
         """
         name = f"{owner.__module__}.{owner.__qualname__}"
         reference = weakref.ref(owner)
@@ -161,7 +161,7 @@ def models(scope: object) -> Prefixes:
 
 
 def models_of(text: object) -> Iterator[type[Any]]:
-    """Yield the models of all scopes whose format accepts *text*: one of each scope at most."""
+    """Yield the models of all scopes whose format accepts *text*, at most one per scope."""
     for prefixes in _scopes():
         owner = prefixes.owner_of(text)
         if owner is not None:

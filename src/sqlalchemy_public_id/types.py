@@ -41,7 +41,7 @@ _CONCATENATIONS = {operator.add, operators.concat_op}
 
 @cache
 def _stored_nowhere(bits: int) -> int:
-    """Return a number that no row has, to compare in place of a malformed id.
+    """Return a number that no row has, to be compared in place of a malformed id.
 
     A Snowflake is never negative. Every number of 128 bits is a ULID that somebody could store on purpose, so each
     process draws a random one.
@@ -93,7 +93,7 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
     """Comparisons of a public id with strings, and with the parameters that SQLAlchemy would send as strings."""
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
-        if op in _CONCATENATIONS and not self._ids.is_native:  # the result is no id
+        if op in _CONCATENATIONS and not self._ids.is_native:  # the result is not an id
             return type_coerce(self.expr, String()).operate(op, *other, **kwargs)
         if op in _COMPARISONS:
             other = tuple(self._compared(op, value) for value in other)
@@ -111,7 +111,7 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
         """
         if _is_string_parameter(value):
             parameter: BindParameter[Any] = value
-            # the value of a name may be another one at execution, and "evaluate" refuses a coerced parameter
+            # a named parameter may get another value at execution, and "evaluate" refuses a coerced parameter
             if op not in _IN and self._ids.is_native and not parameter.unique:
                 return type_coerce(parameter, self._type_of(op, parameter))
 
@@ -154,7 +154,7 @@ class _GivenText(TypeDecorator[str]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None or isinstance(value, str):
             return value
-        # MySQL would compare a number with the digits that a text begins with
+        # MySQL would compare a number with the leading digits of a text
         raise unwrapped(InvalidPublicId(value, expected="a string", reason=f"it is of type {type(value).__name__}"))
 
 
@@ -177,7 +177,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = String
-    cache_ok: bool | None = True  # the one argument is hashable, and kept under its own name
+    cache_ok: bool | None = True  # the only argument is hashable, and stored under its own name
     comparator_factory = IdComparator  # pyright: ignore[reportAssignmentType]  # SQLAlchemy documents it so
 
     def __init__(self, format: Format | type[TypedId]) -> None:
@@ -214,7 +214,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
     @property
     def is_plain_text(self) -> bool:
-        """True if a new id is sent as it is: it is neither a number nor of a class that a driver may not know."""
+        """True if a new id is sent unchanged: it is neither a number nor of a class that a driver may not know."""
         return not self.is_native and self._typed is None
 
     @property
@@ -237,9 +237,9 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         except InvalidPublicId as error:
             raise unwrapped(error) from None
 
-    # SQLAlchemy's protocol names the argument, which functions need not
+    # SQLAlchemy's protocol names the argument, which a plain Callable does not
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Convert values as ``process_bind_param`` does, with one call less for each string.
+        """Convert values as ``process_bind_param`` does, with one call fewer for each string.
 
         Drivers get plain strings: psycopg takes twice as long for subclasses of ``str``, such as typed ids.
         """
@@ -248,15 +248,15 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
             return bind
         accepts, process, typed, plain = self.id_format.quick_check, self.process_bind_param, self._typed, str.__str__
 
-        if typed is not None:  # whose objects are well-formed
+        if typed is not None:  # typed ids are always well-formed
             return lambda value: plain(value) if type(value) is typed else process(value, dialect)
         return lambda value: value if type(value) is str and accepts(value) else process(value, dialect)
 
-    # SQLAlchemy's protocol names the argument, which partial objects and lambdas need not
+    # SQLAlchemy's protocol names the arguments, which a plain Callable does not
     def result_processor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, dialect: Dialect, coltype: object
     ) -> Callable[[Any], Any] | None:
-        """Return None for strings; otherwise a function that makes typed ids, without a check, or writes numbers."""
+        """Return None for strings; otherwise, a function that makes typed ids, without a check, or formats numbers."""
         typed, new = self._typed, str.__new__
         if not self.is_native:
             return None if typed is None else lambda value: None if value is None else new(typed, value)

@@ -1,4 +1,4 @@
-"""A dictionary that does not keep its keys alive, for look-ups that every statement and session makes."""
+"""A dictionary that does not keep its keys alive, for lookups that every statement and session makes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Value = TypeVar("Value")
 class RefDict(dict["ref[Key]", Value]):
     """Reference to a key → value. An entry is removed together with its key.
 
-    The look-up ``values.get(ref(key))`` calls no Python function; that of a ``WeakKeyDictionary`` calls one, and takes
-    three times as long.
+    The lookup ``values.get(ref(key))`` calls no Python function; a ``WeakKeyDictionary`` calls one for each lookup, and
+    takes three times as long.
 
     >>> class Thing: ...
     >>> thing, counts = Thing(), RefDict[Thing, int]()

@@ -11,11 +11,11 @@ To insert more objects than fit into memory, pass a generator:
 >>> bulk.insert_many(session, (User(name=f"number {number}") for number in range(10_000)), batch=2_000)
 10000
 
-PostgreSQL receives one array per column, and returns the keys with the public ids. Elsewhere, rows are sent without
-RETURNING, and keys are read back by public id: the first and the last one, if exactly these rows fit between them, and
-otherwise all. Objects that need the unit of work (of several models, with relationships set, SQL expressions as values
-or attributes, joined-table inheritance, listeners to their INSERTs) are flushed instead; on PostgreSQL, so are values
-other than strings, numbers, dates, times, booleans and UUIDs.
+PostgreSQL receives one array per column, and returns the keys with the public ids. On other databases, rows are sent
+without RETURNING, and keys are read back by public id: only the first and the last key, if exactly these rows fit
+between them, and otherwise all keys. Objects that need the unit of work (of several models, with relationships set, SQL
+expressions as values or attributes, joined-table inheritance, listeners to their INSERTs) are flushed instead; on
+PostgreSQL, so are objects with values other than strings, numbers, dates, times, booleans and UUIDs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def insert_many(
     is not a mapped object, earlier batches stay in the transaction. If the database refuses a batch, the transaction is
     rolled back, as in a flush.
 
-    :param progress: called after each batch, with the number of objects so far. It may commit.
+    :param progress: called after each batch, with the number of objects inserted so far. It may commit.
     """
     session = session_of(session)
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
@@ -72,20 +72,20 @@ def insert_many(
         with _noting(inserted, f", and these of the batch were not: {inserted + 1} to {inserted + len(taken)}"):
             insert(session, taken)
         inserted += len(taken)
-        del taken  # before the next ones are taken
+        del taken  # free these objects before the next ones are taken
         if progress is not None:
             progress(inserted)
 
 
 @contextmanager
 def _noting(inserted: int, more: str = "") -> Generator[None]:
-    """Note the number of objects on an exception."""
+    """Add a note with the number of inserted objects to an exception."""
     try:
         yield
     except Exception as error:
         note = f"bulk.insert_many(): {inserted} objects were inserted before{more}"
         if sys.version_info >= (3, 11):
             error.add_note(note)
-        else:  # where other programs look for notes
+        else:  # where tools look for notes on Python 3.10
             vars(error)["__notes__"] = [*vars(error).get("__notes__", ()), note]
         raise

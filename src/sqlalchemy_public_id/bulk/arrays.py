@@ -1,7 +1,7 @@
 """PostgreSQL: insert many rows with one statement, which has one array of values for each column.
 
-``INSERT … SELECT … FROM unnest(…)`` has as many parameters as columns. VALUES have one for each value, and the driver
-would spend most of the time on parsing their text for each statement.
+``INSERT … SELECT … FROM unnest(…)`` has one parameter per column. VALUES would have one per value, and the driver would
+spend most of its time on parsing the text of each statement.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def item_types(
     ids: Collection[str],
     rows: list[dict[str, Any]],
 ) -> dict[str, TypeEngine[Any]] | None:
-    """Return the types in which arrays store what a flush of *rows* would store, None if it has to be the flush.
+    """Return the types with which arrays store what a flush of *rows* would store; None if *rows* have to be flushed.
 
-    :param columns: attribute → its column. The types have the same attributes.
+    :param columns: attribute → its column. The result has the same attributes as keys.
     :param ids: attributes of public ids. If one is None in all rows, its ids are generated before the rows are sent.
     """
     if not traits_for(connection.dialect).array_parameters or len(rows) < _FEW_ROWS:
@@ -67,10 +67,10 @@ def item_types(
     for name, column in columns.items():
         values = [row.get(name) for row in rows]
         kinds: set[type[Any]] = {*map(type, values)}
-        # SQLAlchemy calls a default for each row of its own statements
+        # SQLAlchemy calls a default for each row, but not for the items of an array
         if column.default is not None and NoneType in kinds and name not in ids:
             return None
-        if isinstance(column.type, IdColumnType):  # checks each value, which new ids do not need
+        if isinstance(column.type, IdColumnType):  # its type checks each value, which new ids do not need
             is_new = name in ids and kinds == {NoneType}
             types[name] = String() if column.type.is_plain_text and is_new else column.type
             continue
@@ -82,12 +82,12 @@ def item_types(
 
 
 def _item_type(type_: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any] | None:
-    """Return the type of the items of an array, if each value is sent in the same way as by itself."""
+    """Return the type of the items of an array; None unless an item is sent in the same way as a single value."""
     impl = type_.dialect_impl(dialect)
     if isinstance(impl, Enum) or not type(impl).__module__.startswith("sqlalchemy."):
         return None
     if isinstance(impl, String):
-        return String()  # a cast to VARCHAR(n) would cut longer strings
+        return String()  # a cast to VARCHAR(n) would truncate longer strings
     return type_ if isinstance(impl, _TYPES) or isinstance(type_, Interval) else None
 
 
@@ -105,17 +105,17 @@ def insert_arrays(
     types: dict[str, TypeEngine[Any]],
     returned: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Insert *rows*, and set what the database returns. Return those that it has left out.
+    """Insert *rows*, and set the values that the database returns. Return the rows that it has skipped.
 
     :param sent: attribute → its column.
     :param types: attribute → the type of the items, from :func:`item_types`.
-    :param returned: attribute → the expression whose value is set on each row; first a public id, which is sent.
+    :param returned: attribute → the expression whose value is set on each row; the first is a public id, which is sent.
     """
     from sqlalchemy.dialects.postgresql import insert  # only programs with PostgreSQL need it
 
     public_id = next(iter(returned))
     missing = {row[public_id]: row for row in rows}
-    # of rows with the same id one is sent: nobody could tell which one of them was left out
+    # of several rows with the same id, only one is sent: otherwise it would be unknown which of them was skipped
     repeated = [row for row in rows if missing[row[public_id]] is not row] if len(missing) < len(rows) else []
     arrays = [
         bindparam(None, [row.get(name) for row in missing.values()], type_=ARRAY(types[name]), unique=True)

@@ -1,4 +1,4 @@
-"""Insert objects: choose the way, send their rows, read back what the database has made, make them persistent."""
+"""Insert objects: choose a method, send the rows, read back generated values, and make the objects persistent."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _AT_ONCE = 10_000
 _PACKAGE = __name__.partition(".")[0]
 
 _Values: TypeAlias = dict[str, Any]
-"""The attributes of an object that are set, as in its ``__dict__``."""
+"""The attributes that are set on an object: its ``__dict__``."""
 
 
 def insert(session: Session, objects: Iterable[object]) -> None:
-    """Insert *objects*, which become persistent in *session*, with key and public id.
+    """Insert *objects*, and make them persistent in *session*, with key and public id.
 
     Flushes the session first. Collisions are retried as in a flush.
     """
     session = session_of(session)
     members: list[Any] = list(iterator_of(objects))  # keeps them alive: states are weak references
     states = _states(members)
-    writing.resolve(session, members)  # as a flush does, which rows at once are not
+    writing.resolve(session, members)  # a flush does this, too, but multi-row statements bypass it
     rows = [state.dict for state in states]
     types = _array_types(session, states, rows) if _is_plain(session, states, rows) else None
     if types is None:
@@ -51,7 +51,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
 
 
 def iterator_of(objects: object) -> Iterator[object]:
-    """Return an iterator over *objects*; refuse what has no objects to insert."""
+    """Return an iterator over *objects*; raise TypeError if they are not an iterable of objects."""
     hint, kind = "", type(objects)
     if issubclass(kind, AsyncIterable):
         hint = ": sqlalchemy_public_id.asyncio.bulk.insert_many() takes an asynchronous one"
@@ -74,12 +74,12 @@ def _states(objects: list[object]) -> list[InstanceState[Any]]:
         ) from None
 
 
-# --- the way
+# --- the method: a flush, or multi-row statements
 
 
 def _is_plain(session: Session, states: list[InstanceState[Any]], rows: list[_Values]) -> bool:
-    """Return True if multi-row statements do all that the unit of work does, for less."""
-    # it sorts models by their relationships; the rows of a session with several databases may be for any of them
+    """Return True if multi-row statements have the effect of the unit of work, at a lower cost."""
+    # the unit of work sorts models by their relationships; each row of a sharded session may be for another database
     if len(rows) < 2 or len({*map(attrgetter("class_"), states)}) > 1 or is_sharded(session):
         return False
     mapper = states[0].mapper
@@ -92,19 +92,19 @@ def _is_plain(session: Session, states: list[InstanceState[Any]], rows: list[_Va
         return False
     if has_listeners(session, mapper, besides=_PACKAGE) or not all(state.transient for state in states):
         return False
-    # all ids are to be made, or none: a collision may replace those of one statement, or it may not
+    # all ids are to be made, or none: after a collision, either all ids of a statement may be replaced, or none
     if len({row.get(name) is None for name in ids for row in rows}) > 1:
         return False
     key = mapper.get_property_by_column(keys[0]).key
     if any(row.get(key) is not None for row in rows) or _has_relationships(mapper, columns, rows):
         return False
-    # a few types stand for thousands of values
+    # thousands of values have only a few types
     types: set[type[Any]] = set(map(type, chain.from_iterable(map(dict[str, Any].values, rows))))
     return not any(issubclass(kind, ClauseElement) or hasattr(kind, "__clause_element__") for kind in types)
 
 
 def _columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
-    """Return attribute → column of the table."""
+    """Return attribute → column, for the columns of the mapped table."""
     return {
         prop.key: prop.columns[0]
         for prop in mapper.column_attrs
@@ -113,13 +113,13 @@ def _columns_of(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 
 
 def _has_relationships(mapper: Mapper[Any], columns: dict[str, Column[Any]], rows: list[_Values]) -> bool:
-    """Return True if a relationship is set. One that is set to None is, if a flush would empty its foreign key."""
+    """Return True if a relationship is set. An empty one counts if a flush would set its foreign key to NULL."""
     for relationship in mapper.relationships:
         name = relationship.key
         given = [row for row in rows if name in row]
         keys = [key for key, column in columns.items() if column in relationship.local_columns] if given else []
         for row in given:
-            is_empty = not row[name] if relationship.uselist else row[name] is None  # the class may have a length
+            is_empty = not row[name] if relationship.uselist else row[name] is None  # the class may define __len__
             if not is_empty or any(row.get(key) is not None for key in keys):
                 return True
     return False
@@ -134,7 +134,7 @@ def _array_types(
     """
     mapper = states[0].mapper
     connection = connection_to_write(session, mapper)
-    # under AUTOCOMMIT a collision among many rows could not be taken back
+    # under AUTOCOMMIT, the rows before a collision could not be rolled back
     if is_autocommit(connection) or not can_persist(session, states[0]):
         return None
     if not traits_for(connection.dialect).aborts_transaction:
@@ -159,7 +159,7 @@ def _insert_together(
             _send(connection_to_write(session, mapper), mapper, rows, made, types)
         except BaseException:
             for row in rows:
-                for name in made:  # as after a flush that fails, another attempt makes other ids
+                for name in made:  # as after a failed flush, another attempt makes other ids
                     row.pop(name, None)
             if session.is_active:
                 session.add_all(state.obj() for state in states)
@@ -174,7 +174,7 @@ def _send(
     made: Collection[str],
     types: dict[str, TypeEngine[Any]],
 ) -> None:
-    """Insert *rows*, the attributes of objects that have their ids, and set their keys and defaults.
+    """Insert *rows*, which already have their ids, and set their keys and defaults.
 
     :param made: attributes whose ids the caller has just made: a collision may replace them.
     :param types: attribute → the type of its items, if arrays are sent.
@@ -186,7 +186,7 @@ def _send(
         returned = {name: mapper.attrs[name].class_attribute.expression for name in (next(iter(ids)), *unset)}
         for at in range(0, len(alike), _AT_ONCE):
             batch = alike[at : at + _AT_ONCE]
-            if types:  # a row that was left out gets other ids, or the error of the constraint that it violates
+            if types:  # a skipped row gets other ids, or raises the error of the constraint that it violates
                 alone = returned | ids
                 for row in insert_arrays(connection, batch, sent, types, returned):
                     query = insert_into(table).returning(*alone.values())
@@ -195,7 +195,7 @@ def _send(
             else:
                 result = connection.execute(insert_into(table), _parameters(sent, batch), execution_options=options)
                 for row, parameters in zip(batch, sent_parameters(result) or (), strict=False):
-                    for name in made:  # some may have been replaced
+                    for name in made:  # the guard may have replaced some
                         row[name] = parameters[ids[name].key]
                 _read_back(connection, mapper, batch, returned)
 
@@ -209,12 +209,12 @@ def _parameters(sent: dict[str, Column[Any]], rows: list[_Values]) -> list[_Valu
 def _group_by_unset(
     rows: list[_Values], columns: dict[str, Column[Any]], ids: Collection[str]
 ) -> Iterator[tuple[list[str], list[_Values]]]:
-    """Yield groups of neighbouring rows, with the attributes that the database or a default sets: as in a flush, None.
+    """Yield groups of adjacent rows, each after the attributes that the database or a default sets.
 
-    All rows have their *ids*, and none has its key.
+    As in a flush, these attributes are None or missing. All rows have their *ids*, and none has its key.
     """
     keys = [name for name, column in columns.items() if column.primary_key]
-    # True for JSON: None is a value
+    # True for JSON and similar types, which store None as a value
     optional = {
         name: column.type.should_evaluate_none
         for name, column in columns.items()
@@ -230,9 +230,9 @@ def _group_by_unset(
 
 
 def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[_Values], wanted: dict[str, Any]) -> None:
-    """Set the values of the database and of the column defaults on the objects, found by public id.
+    """Set the values that the database and the column defaults have made on the objects, found by public id.
 
-    :param wanted: attribute → its expression, of the public id, the key, and what else was not sent.
+    :param wanted: attribute → its expression, for the public id, the key, and all other attributes that were not sent.
     """
     name, attribute, *others = wanted
     column, key = id_attributes(mapper)[name], mapper.primary_key[0]
@@ -241,7 +241,7 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[_Values],
     )
     if not others and isinstance(key.type, Integer):
         first, last = connection.execute(select(low, high)).one()
-        # The database gives out growing keys: if the last one is that far from the first one, no other row is between.
+        # Generated keys increase: at exactly this distance between the first and the last key, no other row is between.
         if first is not None and last is not None and last - first == len(rows) - 1:
             for number, row in enumerate(rows, first):
                 row[attribute] = number
@@ -250,8 +250,8 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[_Values],
     traits, type_ = traits_for(connection.dialect), public_id_type(column)
 
     def queries() -> Iterator[Any]:
-        # Keys that were given out together lie together: reading the range costs a third of looking up each id.
-        # Other rows in the range are passed over, and rows outside of it are looked up.
+        # Keys that were generated together are close together: reading the range costs a third of looking up each id.
+        # Other rows in the range are ignored, and rows outside of it are looked up by id.
         yield query.where(key.between(low, high)).order_by(key).limit(2 * len(rows))
         yield from map(query.where, traits.any_of(column, list(missing), type_.as_parameter))
 

@@ -1,4 +1,4 @@
-"""Differences between databases: one module each, and cautious answers for others in ``_base``."""
+"""Differences between databases: one module each, and cautious answers for all other databases in ``_base``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FAMILIES: dict[str, dict[str, Traits]] = {
     },
     "sqlalchemy.dialects.sqlite.base.SQLiteDialect": {_OTHERS: SQLite()},
 }
-"""SQLAlchemy's own dialects, which those of other packages are children of → names of such children → their traits.
+"""Class of one of SQLAlchemy's dialects → name of a dialect that derives from it → traits.
 
 The classes are not imported: a program that uses another database need not load them.
 """
@@ -51,7 +51,7 @@ _OF_CLASSES: dict[type[Dialect], Traits] = {}
 
 
 def traits_for(dialect: Dialect) -> Traits:
-    """Return the traits of the database of *dialect*: those of the family of its class, whatever its name is."""
+    """Return the traits of the database of *dialect*, by the SQLAlchemy dialect from which its class derives."""
     cls = type(dialect)
     return _OF_CLASSES.get(cls) or _OF_CLASSES.setdefault(cls, _traits_of(cls))
 
@@ -67,7 +67,7 @@ def _traits_of(cls: type[Dialect]) -> Traits:
 def missing_for_retries(dialect: Dialect) -> str | None:
     """Return what the database or the driver lacks, so that collisions are not retried; ``None`` if it lacks nothing.
 
-    A driver that reports no number with an error is found out at the first one.
+    A driver that reports errors without a number is detected at its first error.
     """
     traits = traits_for(dialect)
     if not traits.retries:
@@ -79,17 +79,17 @@ def missing_for_retries(dialect: Dialect) -> str | None:
 class BigIntegerKey(BigInteger):
     """The type of an internal key, and of the foreign keys to it: an integer of 64 bits.
 
-    ``BIGINT UNSIGNED`` on MySQL and MariaDB, ``INTEGER`` on SQLite, ``BIGINT`` or its like elsewhere. A variant
-    (:meth:`~sqlalchemy.types.TypeEngine.with_variant`) would go by the name of a dialect, and miss the children.
+    ``BIGINT UNSIGNED`` on MySQL and MariaDB, ``INTEGER`` on SQLite, ``BIGINT`` or its equivalent elsewhere. A variant
+    (:meth:`~sqlalchemy.types.TypeEngine.with_variant`) depends on the name of a dialect, and would miss derived ones.
     """
 
     unsigned: bool = True
-    """MySQL's CAST to this type is one to UNSIGNED."""
+    """Makes SQLAlchemy render a CAST to this type as UNSIGNED on MySQL."""
 
 
 @compiles(BigIntegerKey)
 def _compile_key(type_: BigIntegerKey, compiler: Any, **kwargs: Any) -> str:
-    # the way of SQLAlchemy's documentation to have a BIGINT that counts up on SQLite
+    # SQLAlchemy's documentation recommends this for a BIGINT that autoincrements on SQLite
     text: str = compiler.process(traits_for(compiler.dialect).key_type(), **kwargs)
     return text
 
@@ -97,10 +97,10 @@ def _compile_key(type_: BigIntegerKey, compiler: Any, **kwargs: Any) -> str:
 def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
     """Return True if *error* means that the database aborted the transaction, which may succeed if it is repeated.
 
-    Retryable are deadlocks, serialization failures, refusals by Galera and group replication, lock timeouts of MySQL
-    and MariaDB, and a busy SQLite file (see ``docs/guides/collisions.md`` for the codes), with any driver. Errors
-    behind *error* count, too: a deadlock ends the savepoints, so the ``ROLLBACK TO SAVEPOINT`` of ``begin_nested()``
-    fails after it.
+    Deadlocks, serialization failures, refusals by Galera and group replication, lock timeouts of MySQL and MariaDB, and
+    a busy SQLite file are retryable, with any driver (see ``docs/guides/collisions.md`` for the codes). Errors in the
+    context of *error* count, too: a deadlock ends the savepoints, so the ``ROLLBACK TO SAVEPOINT`` of
+    ``begin_nested()`` fails after it.
 
     >>> from sqlalchemy.exc import OperationalError
     >>> from sqlalchemy_public_id.guard import is_retryable
@@ -127,7 +127,7 @@ def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:
 
 
 def message_of(error: Exception) -> str:
-    """Return what the driver says, without the number and the statement that *error* has beside it."""
+    """Return the driver's message in *error*, without the number of the error and the statement."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return cause.args[1] if len(cause.args) > 1 and isinstance(cause.args[1], str) else str(cause)
 
@@ -138,10 +138,10 @@ def sees_commits(connection: Connection) -> bool:
 
 
 def begin_to_write(connection: Connection) -> None:
-    """Begin the transaction on SQLite, if it has not begun, and wait for the lock to write; elsewhere, do nothing.
+    """On SQLite, begin the transaction, if it has not begun, and wait for the write lock; elsewhere, do nothing.
 
-    The driver sends BEGIN only before it writes, so a savepoint before that would be the transaction itself; and a
-    transaction that has read may not get the lock.
+    The driver sends BEGIN only before the first write, so an earlier savepoint would be the transaction itself; and a
+    transaction that has already read may not get the lock.
     """
     traits = traits_for(connection.dialect)
     if isinstance(traits, SQLite) and not traits.in_transaction(connection.connection.dbapi_connection):

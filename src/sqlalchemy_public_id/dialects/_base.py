@@ -19,9 +19,9 @@ class Outcome(enum.Enum):
     FAILED = enum.auto()
     """It was rolled back, and would fail again."""
     RETRYABLE = enum.auto()
-    """It was rolled back in favor of others, or has to be. It can be run again from its beginning."""
+    """It was rolled back in favor of other transactions, or has to be. It can be repeated from its beginning."""
     UNKNOWN = enum.auto()
-    """If its COMMIT was sent it may be committed; otherwise it was rolled back."""
+    """If its COMMIT was sent, it may be committed; otherwise, it was rolled back."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Violation:
 
 
 class Traits:
-    """The answers for a database that the library does not support: nothing is retried, nothing is assumed."""
+    """The traits of a database that the library does not support: nothing is retried, nothing is assumed."""
 
     retries: bool = False
     """True if collisions are retried."""
     no_retries: str = "the library does not know how this database reports one"
-    """Why they are not, for the log."""
+    """Why collisions are not retried, for the log."""
     aborts_transaction: bool = True
     """True if a failed statement aborts the transaction, so that only a savepoint allows another attempt."""
     reads_old_snapshot: bool = False
@@ -50,17 +50,17 @@ class Traits:
     commits_each_row: bool = False
     """True if the driver's ``executemany`` commits each row by itself under AUTOCOMMIT."""
     max_parameters: int | None = 900
-    """The limit of bound parameters in one statement; ``None`` if no limit is in reach."""
+    """The limit of bound parameters in one statement; ``None`` if no limit is within reach."""
     array_parameters: bool = False
     """True if a list is sent as one parameter, ``= ANY(:ids)``, so that no limit applies."""
     indexes_row_values: bool = True
     """True if ``(a, b) > (1, 2)`` uses an index on both columns."""
     nulls_are_largest: bool = False
-    """True if ORDER BY puts NULL after all values, False if before."""
+    """True if ORDER BY sorts NULL after all values, False if before them."""
     sorts_enums_by_position: bool = False
-    """True if ORDER BY and a comparison of the native ENUM differ."""
+    """True if ORDER BY sorts a native ENUM in another order than its comparisons do."""
     escapes_reflected_names: bool = False
-    """True if SQLAlchemy reflects a quote inside the name of a column as two."""
+    """True if SQLAlchemy reflects a quote inside the name of a column as two quotes."""
 
     # Codes of errors, as error_code() returns them.
     permission_errors: ClassVar[frozenset[object]] = frozenset()
@@ -72,7 +72,7 @@ class Traits:
     conflict_errors: ClassVar[frozenset[object]] = frozenset()
     """The database has rolled back the transaction: a deadlock, or a conflict with its snapshot."""
     commit_errors: ClassVar[frozenset[object]] = frozenset()
-    """A cluster has refused the COMMIT; :meth:`outcome` decides whether because of another transaction."""
+    """A cluster has refused the COMMIT; :meth:`outcome` tells whether the reason was another transaction."""
     retryable_errors: ClassVar[frozenset[object]] = frozenset()
     """:attr:`Outcome.RETRYABLE`."""
     unknown_errors: ClassVar[frozenset[object]] = frozenset()
@@ -95,7 +95,7 @@ class Traits:
     # --- column types
 
     def key_type(self) -> TypeEngine[int]:
-        """Return the column type of a key that counts up."""
+        """Return the column type of an autoincrementing key."""
         return BigInteger()
 
     def text_type(self, length: int) -> TypeEngine[str]:
@@ -103,7 +103,7 @@ class Traits:
         return String(length)
 
     def integer_type(self, bits: int) -> TypeEngine[Any]:
-        """Return the column type that stores an integer of so many *bits*, and sorts by it."""
+        """Return the column type that stores an integer of *bits* bits, and sorts by its value."""
         return BigInteger() if bits == 64 else LargeBinary(bits // 8)
 
     def to_native(self, number: int, bits: int) -> Any:
@@ -158,32 +158,32 @@ class Traits:
         return True
 
     def begin(self, connection: PoolProxiedConnection) -> None:
-        """Begin the transaction, if the driver would begin it with the next INSERT only, after a SAVEPOINT."""
+        """Begin the transaction, if the driver would otherwise begin it with the next INSERT, after a SAVEPOINT."""
 
     def defers_result(self, context: ExecutionContext) -> bool:
-        """Return True if the driver has the result of a statement later than when it was sent."""
+        """Return True if the result of a statement is not available yet when it has been sent."""
         return False
 
     def forget_statement(self, cursor: Any) -> None:
         """Free the statement of *cursor* if it would keep the locks of a connection that is closed.
 
-        Python 3.14 does so, too, and raises its error once more.
+        Python 3.14 frees it, too, but raises the error of the statement again.
         """
 
     def engine_without_transactions(self, connection: Connection, table: str, schema: str | None) -> str | None:
-        """Return the name of the engine of the table if a statement that fails leaves the rows that it has written."""
+        """Return the name of the table's storage engine if a failed statement leaves the rows that it has written."""
         return None
 
     def forbids_on_conflict(self, connection: Connection, table: str, schema: str | None) -> bool:
         """Return True if INSERTs into the table must not have ``ON CONFLICT DO NOTHING``.
 
-        Its triggers or rules run even for a row that is skipped, or a constraint is deferrable.
+        The table has triggers or rules that run even for a skipped row, or a deferrable constraint.
         """
         return False
 
 
 # --- databases that are not guarded: columns that can be indexed, and are compared byte by byte. Their DDL is tested as
-# text, since there was no server. A large object, which SQLAlchemy has for bytes on Oracle, cannot be in an index.
+# text, without a server. On Oracle, SQLAlchemy's type for bytes is a large object, which cannot be indexed.
 
 
 class Oracle(Traits):
@@ -201,10 +201,10 @@ class Oracle(Traits):
 
 
 class SQLServer(Traits):
-    """SQL Server. Numbers of 128 bits are bytes, since a ``UNIQUEIDENTIFIER`` is sorted by its last ones first."""
+    """SQL Server. Numbers of 128 bits are bytes, because a ``UNIQUEIDENTIFIER`` is sorted by its last bytes first."""
 
     def text_type(self, length: int) -> TypeEngine[str]:
-        """Return a binary collation: the usual ones take ``aB`` for ``Ab``."""
+        """Return a type with a binary collation: for the usual ones, ``aB`` equals ``Ab``."""
         return String(length, collation="Latin1_General_BIN2")
 
     def integer_type(self, bits: int) -> TypeEngine[Any]:

@@ -15,9 +15,9 @@ from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
 _RETRYABLE_MESSAGES: dict[object, re.Pattern[str]] = {
-    # InnoDB has rolled it back in favor of one that the group has certified; the words depend on the server's language
+    # rolled back in favor of a transaction that the group has certified; the words depend on the server's language
     1180: re.compile(r"\D*149\b"),
-    # a member that has left its group; other options of the server forbid for good
+    # a member that has left its group; other options of the server refuse the statement for good
     1290: re.compile(r".*-read-only\b", re.DOTALL),
 }
 """Errors whose message decides if the transaction was rolled back."""
@@ -58,14 +58,14 @@ class MySQL(Traits):
         1205,  # a lock timeout; the statement is rolled back, and the caller rolls back the rest
         1213,  # a deadlock; Galera's certification failures, too
         3101,  # Group Replication has refused the transaction
-        3796, 3797, 3798, 3799,  # a member of the group that is not ready, or too far behind: it has begun nothing
+        3796, 3797, 3798, 3799,  # a member of the group that is not ready, or too far behind: it has executed nothing
         8002, 8005, 8022, 8028, 9007,  # TiDB: write conflicts, a failed commit, a changed table
     })  # fmt: skip
     unknown_errors: ClassVar[frozenset[object]] = frozenset({
         1053,  # the server shuts down
         1180,  # an error during COMMIT, such as a node of Galera that has lost the others
         1927, 3169,  # the connection was killed (MariaDB, MySQL)
-        2002, 2003, 2006, 2013, 2055,  # no connection, or none any more
+        2002, 2003, 2006, 2013, 2055,  # no connection, or a lost one
         3032,  # the server goes offline, as a member does that was expelled from its group
         3100,  # an error before or after the group was sent the transaction, such as a member that was expelled
         4031,  # the server has closed an idle connection
@@ -77,8 +77,8 @@ class MySQL(Traits):
         return BIGINT(unsigned=True)
 
     def text_type(self, length: int) -> TypeEngine[str]:
-        """Return ``ascii_bin``: the default collation takes ``aB`` for ``Ab``, and four bytes a character."""
-        from sqlalchemy.dialects.mysql import VARCHAR  # a third of the time to import this library
+        """Return a type with ``ascii_bin``: by default, ``aB`` equals ``Ab``, and a character may take four bytes."""
+        from sqlalchemy.dialects.mysql import VARCHAR  # takes a third of the import time of this library
 
         return VARCHAR(length, charset="ascii", collation="ascii_bin")
 
@@ -116,7 +116,7 @@ class MySQL(Traits):
 
 
 def _message(error: Exception) -> str:
-    """Return the text of the server: MySQL Connector puts a number before it in ``args``, others put it after one."""
+    """Return the server's message: ``msg`` of MySQL Connector, otherwise the string after the number in ``args``."""
     text = getattr(error, "msg", None)
     return text if isinstance(text, str) else next((each for each in error.args if isinstance(each, str)), "")
 
@@ -128,5 +128,5 @@ def _definition(connection: Connection, table: str, schema: str | None) -> str:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return ""  # there is none, or the user lacks the privilege
+        return ""  # there is no such table, or the user lacks the privilege
     return definition

@@ -32,7 +32,7 @@ FROM pg_catalog.pg_class c WHERE c.oid = to_regclass(:name)
 """Views, rules for INSERT (ev_type 3), triggers for INSERT (4) that run before it (2) or for the statement (not 1), and
 deferrable constraints.
 
-A statement trigger runs even if there is no row.
+A statement trigger runs even if no row is inserted.
 """
 
 
@@ -45,7 +45,7 @@ class _PostgresProtocol(Traits):
 
     conflict_errors: ClassVar[frozenset[object]] = frozenset({"40001", "40P01"})  # serialization failures and deadlocks
     retryable_errors: ClassVar[frozenset[object]] = conflict_errors
-    # CockroachDB's ambiguous commits; the server shuts down, or starts
+    # CockroachDB's ambiguous commits; a server that shuts down or starts
     unknown_errors: ClassVar[frozenset[object]] = frozenset({"40003", "57P01", "57P02", "57P03"})
     lock_errors: ClassVar[frozenset[object]] = frozenset({"55P03", "40P01"})
     overload_errors: ClassVar[frozenset[object]] = frozenset({"55P03", "53300"})
@@ -68,7 +68,7 @@ class _PostgresProtocol(Traits):
         return next((code for code in codes if code is not None), None)
 
     def outcome(self, error: Exception) -> Outcome:
-        # class 08: a connection that is lost, or was not made
+        # class 08: the connection was lost, or could not be opened
         is_lost = str(self.error_code(error)).startswith("08") or _is_from_psycopg(error)
         return Outcome.UNKNOWN if is_lost else super().outcome(error)
 
@@ -86,7 +86,7 @@ class PostgreSQL(_PostgresProtocol):
     permission_errors: ClassVar[frozenset[object]] = frozenset({"42501"})
 
     def text_type(self, length: int) -> TypeEngine[str]:
-        """Return ``COLLATE "C"``: memcmp instead of strcoll, and an index that no upgrade of libc can corrupt."""
+        """Return a type with ``COLLATE "C"``, which compares by memcmp: no upgrade of libc can corrupt its index."""
         return String(length, collation="C")
 
     def literal(self, value: Any) -> str:
@@ -114,7 +114,7 @@ class PostgreSQL(_PostgresProtocol):
 
     def forbids_on_conflict(self, connection: Connection, table: str, schema: str | None) -> bool:
         name = quoted_table(table, schema, connection.dialect)
-        # there is no row for a table that does not exist yet: nobody knows what it will have
+        # a table that does not exist yet returns no row: it is unknown which triggers it will have
         return connection.scalar(_FORBIDS_ON_CONFLICT, {"name": name}) is not False
 
     def defers_result(self, context: ExecutionContext) -> bool:
@@ -126,9 +126,9 @@ class PostgreSQL(_PostgresProtocol):
 
 
 class OtherPostgreSQL(PostgreSQL):
-    """A database whose dialect is a child of PostgreSQL's: its types and errors, and savepoints around all INSERTs.
+    """A database whose dialect derives from PostgreSQL's: its types and errors, and savepoints around all INSERTs.
 
-    Nobody knows whether it has ``ON CONFLICT`` without a target, or arrays as parameters.
+    It is unknown whether it supports ``ON CONFLICT`` without a target, or arrays as parameters.
     """
 
     array_parameters = False
@@ -140,8 +140,8 @@ class OtherPostgreSQL(PostgreSQL):
 class CockroachDB(_PostgresProtocol):
     """CockroachDB, through any driver of ``sqlalchemy-cockroachdb``. Its DDL is tested, but not on a server.
 
-    So a collision raises ``IntegrityError``, as for a database that is not supported. Ids are stored in a plain
-    ``VARCHAR``, which CockroachDB compares byte by byte. Transactions are run again as its documentation recommends:
+    Therefore, a collision raises ``IntegrityError``, as on an unsupported database. Ids are stored in a plain
+    ``VARCHAR``, which CockroachDB compares byte by byte. Transactions are retried as its documentation recommends:
     after SQLSTATE 40001, and after 40003 if the commit is ambiguous.
     """
 
@@ -149,33 +149,33 @@ class CockroachDB(_PostgresProtocol):
 
 
 class AuroraDSQL(_PostgresProtocol):
-    """Aurora DSQL, through ``aurora-dsql-sqlalchemy``: no savepoints, one collation, and no clause to name it.
+    """Aurora DSQL, through ``aurora-dsql-sqlalchemy``. It has no savepoints, one collation, and no COLLATE clause.
 
-    So a collision raises ``IntegrityError``. It was not tested on a server either.
+    Therefore, a collision raises ``IntegrityError``. This is not tested on a server either.
     """
 
     no_retries = "this database has no savepoints"
 
 
 def _is_from_psycopg(error: Exception) -> bool:
-    """Return True if psycopg reports that it cannot talk to the server, on a connection that had been made.
+    """Return True if psycopg reports, on an established connection, that it cannot reach the server.
 
     An example is "connection socket closed". The connection may not count as closed before its next statement, so
-    SQLAlchemy does not take it for lost. ``pgresult`` is the answer of the server, and ``pgconn`` is for attempts to
-    connect.
+    SQLAlchemy does not consider it lost. ``pgresult`` is the answer of the server, and ``pgconn`` is set by failed
+    attempts to connect.
     """
     is_unanswered = getattr(error, "pgresult", error) is None and getattr(error, "pgconn", error) is None
     return is_unanswered and type(error).__name__ == "OperationalError"
 
 
 def _fields(error: BaseException | None) -> dict[str, Any]:
-    """Return the fields of the server's message, which pg8000 has in place of a text."""
+    """Return the fields of the server's message, which pg8000 passes to the error in place of a text."""
     first = error.args[0] if error is not None and error.args else None
     return cast("dict[str, Any]", first) if isinstance(first, dict) else {}
 
 
 def _entry(detail: object) -> tuple[str, str] | None:
-    # without a detail, the role lacks the privilege to see the row; with two ")=(", it could be read in two ways
+    # there is no detail if the role lacks the privilege to see the row; with two ")=(", the detail is ambiguous
     match = _ENTRY.search(detail) if isinstance(detail, str) and detail.count(")=(") == 1 else None
     if match is None:
         return None

@@ -1,6 +1,6 @@
 """Quote names and strings for SQL that no compiler renders.
 
-The statements are executed without parameters: a ``%`` stands once, and ``:name`` is no parameter.
+The statements are executed without parameters, so a ``%`` is not doubled, and ``:name`` is not a parameter.
 
 >>> from sqlalchemy.dialects import mysql, postgresql
 >>> quoted('we"ird', postgresql.dialect()), quoted("order", mysql.dialect()), quoted("a%b", postgresql.dialect())
@@ -27,7 +27,7 @@ _MYSQL = {"mysql", "mariadb"}
 def quoted(name: str, dialect: Dialect) -> str:
     """Return *name* as an identifier."""
     preparer = dialect.identifier_preparer
-    # quote() takes a name with a newline at its end for a plain one
+    # quote() does not quote a plain name with a newline at its end
     quote = preparer.quote_identifier if name.endswith("\n") else preparer.quote
     return _with_single_percent(quote(name), dialect)
 
@@ -53,8 +53,8 @@ def quoted_table(name: str, schema: str | None, dialect: Dialect) -> str:
 def literal(text: str, dialect: Dialect) -> str:
     """Return *text* as a string literal.
 
-    PostgreSQL interprets a backslash by its setting ``standard_conforming_strings``, but never in ``E'...'``. MySQL and
-    MariaDB interpret it by ``sql_mode``, which SQLAlchemy reads.
+    On PostgreSQL, the meaning of a backslash depends on ``standard_conforming_strings``, except in ``E'...'``. On MySQL
+    and MariaDB, it depends on ``sql_mode``, which SQLAlchemy reads.
     """
     plain = "'" + text.replace("'", "''") + "'"
     if "\\" not in text:
@@ -74,7 +74,7 @@ def dollar_quoted(body: str, tag: str) -> str:
 
 
 def in_script(statements: Iterable[str], dialect: Dialect) -> list[str]:
-    """Return *statements* for a client, which would cut a trigger of MySQL at its first ``;``."""
+    """Return *statements* as lines of a script. MySQL's client would split a trigger at its first ``;``."""
     lines: list[str] = []
     for statement in statements:
         has_body = dialect.name in _MYSQL and statement.startswith("CREATE TRIGGER")
@@ -83,5 +83,5 @@ def in_script(statements: Iterable[str], dialect: Dialect) -> list[str]:
 
 
 def commented(text: str) -> str:
-    """Return *text* as a comment of SQL: what follows a newline, which may be that of a name, is no statement."""
+    """Return *text* as an SQL comment. Each line is commented out, because a name may contain a newline."""
     return "-- " + re.sub(r"(\r\n?|\n)", r"\1-- ", text)

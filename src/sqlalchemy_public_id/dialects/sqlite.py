@@ -14,7 +14,7 @@ from sqlalchemy_public_id.dialects._base import Traits, Violation
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<columns>.*))\s*$", re.DOTALL)
 _BUSY = frozenset({"database is locked"})
-"""SQLITE_BUSY, and SQLITE_BUSY_SNAPSHOT with it. On Python 3.10 an error has only a message, and no code."""
+"""The message of SQLITE_BUSY and SQLITE_BUSY_SNAPSHOT. On Python 3.10, an error has a message, but no code."""
 
 
 class SQLite(Traits):
@@ -23,13 +23,13 @@ class SQLite(Traits):
     retries = True
     aborts_transaction = False
     commits_each_row = True
-    # 32 766 are possible (SQLITE_MAX_VARIABLE_NUMBER since 3.32), but SQLAlchemy takes longer for each of so many.
+    # 32 766 are possible (SQLITE_MAX_VARIABLE_NUMBER since 3.32), but with that many, each one takes longer.
     max_parameters: int | None = 10_000
     lock_errors: ClassVar[frozenset[object]] = _BUSY
     retryable_errors: ClassVar[frozenset[object]] = _BUSY
 
     def key_type(self) -> TypeEngine[int]:
-        return Integer()  # no other type counts up
+        return Integer()  # no other type autoincrements
 
     def error_code(self, error: BaseException | None) -> object:
         return str(error)
@@ -59,9 +59,9 @@ class SQLite(Traits):
         return Violation(columns=match["columns"])
 
     def forget_statement(self, cursor: Any) -> None:
-        # an open one, and one that has failed, keep a closed connection alive until they are collected as garbage
+        # an open or failed statement keeps a closed connection alive until it is garbage-collected
         cursor.execute("")
 
 
 def _driver(dbapi_connection: Any) -> Any:
-    return getattr(dbapi_connection, "driver_connection", dbapi_connection)  # of the adapter of aiosqlite
+    return getattr(dbapi_connection, "driver_connection", dbapi_connection)  # aiosqlite's adapter wraps it

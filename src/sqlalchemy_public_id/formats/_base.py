@@ -76,7 +76,7 @@ class Format(Value, ABC):
 
     def _accepts(self, text: str) -> bool:
         """Return True if *text* is an id of this format itself, not of an older one."""
-        return self._own_regex.fullmatch(text) is not None  # the expression has the length, too
+        return self._own_regex.fullmatch(text) is not None  # the expression checks the length, too
 
     def _read(self, text: str) -> int | None:
         """Return the number of *text*; ``None`` if it is not an id of this format itself, or encodes no number."""
@@ -259,7 +259,7 @@ class Format(Value, ABC):
         return self._explain(text[len(self._lead) :])
 
     def _refuse_separator_in(self, characters: str, what: str, advice: str) -> None:
-        is_text = isinstance(self.separator, str)  # _describe() refuses what is none
+        is_text = isinstance(self.separator, str)  # _describe() refuses any other type
         if self.prefix is not None and is_text and set(self.separator) & set(characters):
             raise ConfigurationError(
                 f"the {what} contains the separator {self.separator!r}, so the end of the prefix would be ambiguous; "
@@ -272,7 +272,7 @@ class Format(Value, ABC):
         """Return a copy that accepts *older*, and no other formats."""
         copy = type(self)(**self._settings())
         object.__setattr__(copy, "_accepted", older)
-        copy.__post_init__()  # now with the older formats
+        copy.__post_init__()  # check again, with the older formats
         return copy
 
     def __repr__(self) -> str:

@@ -130,14 +130,14 @@ class BitsFormat(Format):
 
         :raises InvalidPublicId: if *number* is negative or too large.
         """
-        if number >> self._used:  # of a negative number, all bits above are 1
+        if number >> self._used:  # the higher bits of a negative number are all 1
             raise InvalidPublicId(number, expected=f"a number of {self._used} bits", reason="it is out of range")
         return self._lead + self._encode(number)
 
     # --- generating ids
 
     def generate(self) -> str:
-        if self._pool:  # ids fixed by a test; otherwise none waits in the pool, because an id contains its time
+        if self._pool:  # ids fixed by a test; otherwise the pool is empty, because an id contains its time
             return super().generate()
         return self._lead + self._encode(self._number())
 

@@ -37,7 +37,7 @@ MAX_LENGTH = 255
 """The maximum length of a public id, which fits into a unique index on every database."""
 
 _LARGEST_TABLE = 50_000
-"""Room for the 36**3 texts of three digits, which take 3 MB; the 58**3 of base 58 would take 10 MB."""
+"""The most texts in a table: 36**3 texts of three digits take 3 MB, but 58**3 texts of base 58 would take 10 MB."""
 
 
 def is_printable(text: str) -> bool:
@@ -114,7 +114,7 @@ def digits_at_once(digits: str) -> int:
 
 @cache
 def writer_of(digits: str, width: int) -> Callable[[int], str]:
-    """Return the function that writes a number with *width* digits. Of a larger number, it writes the last ones."""
+    """Return the function that writes a number with *width* digits. Of a larger number, it writes the last digits."""
     length = min(width, digits_at_once(digits))
     table = table_of(digits, length)
     size: int = len(digits) ** length

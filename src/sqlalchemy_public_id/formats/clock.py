@@ -116,7 +116,7 @@ class Sequence(ABC):
             while True:
                 last = self._last
                 number = self._after(last)
-                if self._last == last:  # a signal handler may have taken one: the lock admits the same thread
+                if self._last == last:  # a signal handler may have taken one: the lock is reentrant
                     self._last = number
                     return number
 
@@ -129,7 +129,7 @@ class Ascending(Sequence):
     """Numbers that consist of 48 bits of milliseconds and *random_bits* random bits.
 
     The first number of a millisecond has new random bits. Each further one adds a random step of 56 bits (RFC 9562,
-    6.2, method 2), so an id does not reveal its neighbours. If the clock moves back, numbers continue from the last
+    6.2, method 2), so an id does not reveal its neighbors. If the clock moves back, numbers continue from the last
     time. If a millisecond is full, the next one begins early.
     """
 

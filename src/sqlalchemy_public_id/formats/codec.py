@@ -32,7 +32,7 @@ from sqlalchemy_public_id.formats.alphabets import (
 __all__ = ["ENCODINGS", "Codec", "BitPattern", "codec_of"]
 
 BitPattern = tuple[int, int]
-"""A mask and a value: the numbers whose bits under the mask are the value."""
+"""A mask and a value, for the numbers with ``number & mask == value``."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _codec(encoding: str, bits: int) -> Codec:
 
 
 def _base36_writer(width: int) -> Callable[[int], str]:
-    """Return the encoder; of 25 digits, the default encoding, it writes five at a time and without a loop."""
+    """Return the encoder. For 25 digits, the default encoding, it writes five digits at a time, without a loop."""
     if width != 25:
         return writer_of(BASE36, width)
     pair, five = 36**2, 36**5

@@ -59,7 +59,7 @@ class NanoId(Format):
         self._describe(f"{character_class(alphabet)}{{{total}}}", total, expected)
         object.__setattr__(self, "_random", RandomText(alphabet, length))
 
-    _random: ClassVar[RandomText]  # each format has its own, set above; as a ClassVar it is no field
+    _random: ClassVar[RandomText]  # each format has its own, set above; a ClassVar is not a field
 
     @property
     def capacity(self) -> int:
@@ -72,7 +72,7 @@ class NanoId(Format):
 
     @property
     def quick_check(self) -> Callable[[str], object]:
-        # a function in C: the expression has the length, too
+        # a function in C; the expression checks the length, too
         return self._accepts if self.check_digit else self._own_regex.fullmatch
 
     @property

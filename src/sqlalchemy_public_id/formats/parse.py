@@ -52,7 +52,7 @@ def parse(text: str) -> Format:
         if len(text) > _LONGEST:
             raise ValueError(f"it has {len(text)} characters")
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # refuse what Python only warns of, such as "\d"
+            warnings.simplefilter("error")  # refuse what Python only warns about, such as "\d"
             tree = ast.parse(text.strip(), mode="eval").body
         return _format(tree)
     except (SyntaxError, RecursionError, MemoryError):

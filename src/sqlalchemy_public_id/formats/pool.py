@@ -24,7 +24,7 @@ class ForkReset(Protocol):
     """State that a forked child must not continue: pooled ids, or a place in a sequence."""
 
     def reset(self) -> None:
-        """Discard the state. Runs in a child without other threads; a lock of the parent may be held for ever."""
+        """Discard the state. Runs in a child without other threads; a lock of the parent may be held forever."""
 
 
 _states: weakref.WeakSet[ForkReset] = weakref.WeakSet()
@@ -103,7 +103,7 @@ def _group_cutter(length: int) -> Callable[[str], tuple[str, ...]]:
 
 
 def _cut(text: str, length: int) -> list[str]:
-    """Return the strings of *length* characters that *text* consists of, without a shorter one at its end."""
+    """Split *text* into strings of *length* characters, and drop a shorter rest at its end."""
     texts: list[str] = []
     size, cut_group = _GROUP * length, _group_cutter(length)
     for at in range(0, len(text) - size + 1, size):

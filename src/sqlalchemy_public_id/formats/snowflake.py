@@ -90,7 +90,7 @@ class Snowflake(TimedFormat):
                 )
 
     def budget(self) -> Budget:
-        """Raise: Snowflakes are counted, so they do not collide by chance.
+        """Raise an error: Snowflakes are counted, so they do not collide by chance.
 
         :raises ConfigurationError: always.
         """
@@ -139,7 +139,7 @@ class _SnowflakeSequence(clock.Sequence):
         return now
 
     def _since_epoch(self, last: int) -> int:
-        """Return the time in milliseconds, which may be earlier than *last* by the tolerance."""
+        """Return the milliseconds since the epoch, which may be earlier than *last* by up to the tolerance."""
         now = self._clock.milliseconds() - self._epoch
         behind = (last - now) / 1000
         if last >= 0 and behind > TOLERANCE:
@@ -155,7 +155,7 @@ class _SnowflakeSequence(clock.Sequence):
 
 
 def no_machine() -> int:
-    """Raise: the *machine_id* of a Snowflake that validates ids only, as in a migration of a table without rows.
+    """Raise an error: for a Snowflake that only validates ids, as in a migration of a table without rows.
 
     :raises ConfigurationError: always.
     """
@@ -166,7 +166,7 @@ def no_machine() -> int:
 
 
 def import_name(function: object) -> tuple[str, str] | None:
-    """Return the module and the qualified name of *function*; ``None`` if it cannot be imported by them."""
+    """Return the module and the qualified name of *function*; ``None`` if they cannot be used to import it."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         return None

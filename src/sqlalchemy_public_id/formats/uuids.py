@@ -44,7 +44,7 @@ def _pattern_of(version: int) -> BitPattern:
 
 
 def _hyphenated(lead: str, make: Callable[[], uuid_utils.UUID], count: int) -> list[str]:
-    texts = [str(make()) for _ in range(count)]  # without the number
+    texts = [str(make()) for _ in range(count)]  # without conversion to a number
     return [lead + text for text in texts] if lead else texts
 
 
@@ -91,7 +91,7 @@ class Uuid4(BitsFormat):
     _kind: ClassVar[str] = "a UUID of version 4"
 
     def generate(self) -> str:
-        if self.encoding == "hyphenated" and not self._pool:  # the text is made without the number
+        if self.encoding == "hyphenated" and not self._pool:  # without conversion to a number
             return self._lead + str(uuid_utils.uuid4())
         return super().generate()
 
@@ -145,7 +145,7 @@ class JetifyTypeId(_Version7):
     """TypeIDs (https://github.com/jetify-com/typeid, version 0.3): a prefix, and a UUID of version 7 in 26 characters.
 
     *prefix* has up to 63 lowercase letters, which ``_`` may separate; ``""`` or ``None`` for no prefix. New ids sort as
-    with :class:`Uuid7`. UUIDs of all versions are valid, as the specification demands; capitals are not.
+    with :class:`Uuid7`. UUIDs of all versions are valid, as the specification demands; uppercase letters are not.
 
     **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 
@@ -180,10 +180,10 @@ class JetifyTypeId(_Version7):
 class Ulid(TimedFormat):
     """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 characters.
 
-    Ids are written in capitals; lowercase letters are accepted, too, as the specification demands. Ids of one process
-    sort in the order of generation, in all threads. Within a millisecond the random part grows by a random step, so the
-    next id cannot be guessed; the specification suggests 1. If a millisecond is full, the next one begins early, where
-    the specification demands an error.
+    Ids are written in uppercase; lowercase letters are accepted, too, as the specification demands. Ids of one process
+    sort in the order of generation, in all threads. Within a millisecond, the random part grows by a random step, so
+    the next id cannot be guessed; the specification suggests a step of 1. If a millisecond is full, the next one begins
+    early, where the specification demands an error.
 
     **An id reveals** when its row was created, to the millisecond; and which of two ids came first.
 

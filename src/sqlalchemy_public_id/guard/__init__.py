@@ -10,18 +10,18 @@ Sessions guard an engine when they first use it, so an ORM program does not need
 
 A row whose *generated* id collides gets a new one, up to ``max_retries`` times (1,000 by default), and the transaction
 continues. Ids that the application set, and violations of any other constraint, raise SQLAlchemy's error as usual.
-Without a collision, the guard sends nothing more, with three exceptions (see ``docs/guides/collisions.md``):
+Without a collision, the guard adds no SQL, with three exceptions (see ``docs/guides/collisions.md``):
 
 * A call with many parameter sets is executed inside a savepoint, which adds two short statements.
-* On PostgreSQL, an INSERT of one row, or a flush of several rows with keys from the database, gets an ``ON CONFLICT DO
-  NOTHING``, after it was logged; every other INSERT is executed inside a savepoint.
+* On PostgreSQL, ``ON CONFLICT DO NOTHING`` is added to an INSERT of one row, and to a flush of several rows with keys
+  from the database, after the statement was logged; every other INSERT is executed inside a savepoint.
 * On PostgreSQL, the triggers of a table are looked up before an engine's first INSERT into it.
 
 None of this happens on a connection in ``AUTOCOMMIT`` mode, where an ``executemany`` of the driver is not retried.
 
-The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row without a free id (ERROR), and databases or
-drivers whose collisions are not retried, with the reason (WARNING). :func:`collisions` counts the replaced ids, for
-metrics.
+The logger ``sqlalchemy_public_id`` reports each replaced id (INFO), a row for which no free id was found (ERROR), and
+databases or drivers whose collisions are not retried, with the reason (WARNING). :func:`collisions` counts the replaced
+ids, for metrics.
 
 :func:`is_retryable` returns True if the database aborted the transaction, which only the application can repeat.
 """
@@ -91,7 +91,7 @@ def after_begin(session: Session, transaction: object, connection: Connection) -
 
 
 def warn_if_unguarded(dialect: Dialect) -> None:
-    """Log a warning, once for each engine, if collisions are not retried on its database or by its driver."""
+    """Log a warning, once for each engine, if collisions are not retried with its database or driver."""
     missing = missing_for_retries(dialect)
     if missing is not None:
         warn_unguarded(dialect, missing)
@@ -122,11 +122,11 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
 
     Runs whenever a guarded engine executes a statement with one set of parameters, or a batch of "insertmanyvalues".
     """
-    # every statement of a program passes here, and on MySQL each row of a flush: every call counts
+    # runs for every statement of a program, and on MySQL for each row of a flush: every function call counts
     if context is None or not context.compiled:
         return None
     insert = known.get(ref(context.compiled)) or statement_of(context)
-    # the SELECT of a sequence for the INSERT comes with its context, but has no parameters
+    # the SELECT of a sequence for the INSERT has the context of the INSERT, but no parameters
     if not insert.ids or not parameters:
         return None
     if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
@@ -143,7 +143,7 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
 
 
 def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: int = 0) -> Batch | None:
-    """Execute an INSERT with public ids, one row or the batch that begins at row *first*.
+    """Execute an INSERT with public ids: one row, or the batch that begins at row *first*.
 
     SQLite, MySQL and MariaDB undo only the statement that fails, so it can simply be executed again. On PostgreSQL an
     error aborts the transaction, so the statement must not fail, except inside a savepoint.
@@ -154,7 +154,7 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: 
     traits = traits_for(dialect)
     error = None
     if not traits.aborts_transaction:
-        try:  # a statement that fails alone needs no preparation
+        try:  # the database rolls back the failed statement alone, so no savepoint is needed
             dialect.do_execute(cursor, statement, parameters, context)
         except dialect.dbapi.IntegrityError as raised:
             error = raised
@@ -179,7 +179,7 @@ def do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -
     """
     if context is None or not (context.compiled and statement_of(context).ids):
         return None
-    # under AUTOCOMMIT no savepoint could take back the rows before a refused one
+    # under AUTOCOMMIT, no savepoint could roll back the rows before a refused one
     if _in_autocommit(context) or not may_replace_ids(context):
         return None
     with Execution(context, cursor, statement, Batch(context, parameters)) as execution:

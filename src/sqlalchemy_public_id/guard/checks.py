@@ -28,7 +28,7 @@ def refuse_mistakes(compiled: Any) -> None:
 
 
 def inserted_by(compiled: Any) -> Insert | None:
-    """Return the INSERT that a *compiled* statement is; None if it is another one."""
+    """Return the INSERT that was *compiled*; None if it is another statement."""
     statement = compiled.statement
     insert: Any = statement.element if isinstance(statement, FromStatement) else statement
     return insert if isinstance(insert, Insert) else None
@@ -37,7 +37,7 @@ def inserted_by(compiled: Any) -> Insert | None:
 def clauses_after_values(insert: Insert) -> list[Any]:
     """Return the clauses after the VALUES of *insert*, such as ON CONFLICT and ON DUPLICATE KEY."""
     clauses = [part for part in insert.get_children() if not isinstance(part, (ColumnElement, FromClause, SelectBase))]
-    # SQLAlchemy 2.1 has several in one element: SQLite takes more than one ON CONFLICT clause
+    # SQLAlchemy 2.1 puts several ON CONFLICT clauses, which SQLite allows, into one element
     return [each for clause in clauses for each in getattr(clause, "clauses", [clause])]
 
 
@@ -61,7 +61,7 @@ def _refuse(insert: Insert, compiled: Any) -> None:
 
 
 def _rotation(column: Column[Any], clause: Any) -> ImmutablePublicId:
-    # a model of another base may be broken; the error can do without the name
+    # if mappers cannot be configured, the error names the table instead of the model
     with suppress(SQLAlchemyError, PublicIdError):
         configure_mappers()
     model = model_of(column.table, column.key)

@@ -1,4 +1,4 @@
-"""A refused INSERT: which of its ids are taken, and the new ids for their rows."""
+"""Find the taken ids of a refused INSERT, and replace them with new ones."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from sqlalchemy_public_id.types import to_database
 logger: logging.Logger = logging.getLogger("sqlalchemy_public_id")
 
 _FEW = 10
-"""So many collisions of a batch are taken one by one, if the database names them.
+"""How many collisions of a batch are resolved one by one, by the id that the error names, before a SELECT is used.
 
-Under REPEATABLE READ a SELECT may not see the rows, and under SERIALIZABLE it can make the transaction fail.
+Under REPEATABLE READ, a SELECT may not see the rows of others; under SERIALIZABLE, it can make the transaction fail.
 """
 
 
@@ -69,7 +69,7 @@ def _note(column: Column[Any], tries: int) -> None:
     table = column.table.name
     with _replaced_lock:
         _replaced[table] += 1
-    # not the id: it may be a secret
+    # the id is not logged: it may be a secret
     logger.info("%s: a %s was already taken, and was replaced (try %d)", table, column.name, tries)
 
 
@@ -77,7 +77,7 @@ def _note(column: Column[Any], tries: int) -> None:
 
 
 class Match(enum.Enum):
-    """An answer that may be unknown: the database's constraints can have other names than the metadata's."""
+    """An answer that may be unknown: constraints can have other names in the database than in the metadata."""
 
     YES = enum.auto()
     NO = enum.auto()
@@ -85,7 +85,7 @@ class Match(enum.Enum):
 
 
 def match_violation(violation: Violation, column: Column[Any], dialect: Dialect) -> Match:
-    """Return YES if *violation* is one of a unique index or constraint on *column*, maybe with others beside it."""
+    """Return YES if *violation* is about a unique index or constraint that contains *column*, alone or with others."""
     if violation.columns is not None:
         own_name = f"{column.table.name}.{column.name}"
         return Match.YES if own_name in (violation.columns, *violation.columns.split(", ")) else Match.NO
@@ -99,7 +99,7 @@ def match_violation(violation: Violation, column: Column[Any], dialect: Dialect)
 
 
 def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], set[str]]:
-    """Return the names of the unique constraints and indexes with *column*, and of the table's others."""
+    """Return the names of the unique constraints and indexes that contain *column*, and of all others of the table."""
     table = column.table
     own: set[str] = set()
     others: set[str] = set()
@@ -124,10 +124,10 @@ def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], 
 
 
 class Collisions:
-    """The collisions of one call to the driver: finds the ids that are taken, and replaces them.
+    """Finds and replaces the taken ids of one call to the driver.
 
-    :param options: for statements of the guard, so that they find the table of the INSERT.
-    :param recover: makes the connection usable again, after a SELECT that the role has no right to.
+    :param options: execution options for the guard's own statements, so that they find the table of the INSERT.
+    :param recover: makes the connection usable again, after a SELECT for which the role lacks the privilege.
     """
 
     def __init__(
@@ -150,27 +150,27 @@ class Collisions:
             if match is Match.NO:
                 continue
             slots = [slot for slot in self._batch.slots if slot.column is column]
-            # of a single id there is nothing to look for, nor a right to SELECT needed
+            # a single id needs no search, and so no privilege to SELECT
             is_known = match is Match.YES and len(slots) == 1
             duplicates = slots if is_known else self._duplicates(slots, violation if match is Match.YES else None)
             collided += duplicates
-            # the other row cannot be seen (row-level security), or is gone again: it may have had any of the ids
+            # the other row is hidden by row-level security, or was deleted since: it may have had any of the ids
             if not duplicates and match is Match.YES:
                 hidden += slots
-        # the error is about an id of the application, too, and no other id for this row is right
+        # an id that the application set has collided, too, and must not be replaced
         if not all(slot.is_made for slot in collided + hidden):
             return []
         self._taken.update((slot.column, slot.text) for slot in collided)
         return collided + hidden
 
     def _duplicates(self, slots: list[Slot], violation: Violation | None) -> list[Slot]:
-        """Return those of the *slots* of a column whose id the database names, or that the table or another row has."""
+        """Return the *slots* of a column whose id the error names, or whose id the table or another row has."""
         column = slots[0].column
         seen = set[str]() if violation is None else self._named(slots, violation)
         if not seen or len(self._taken) >= _FEW or sees_commits(self._connection):
             seen |= self._readable(column, [slot.text for slot in slots])
         duplicates: list[Slot] = []
-        # ids of the application first: of two equal ids in the batch, the first one stays
+        # ids that the application set come first: of two equal ids in the batch, the first one stays
         for slot in sorted(slots, key=lambda slot: slot.is_made):
             if slot.text in seen:
                 duplicates.append(slot)
@@ -191,12 +191,12 @@ class Collisions:
         return set(named) if len(named) == 1 else set()
 
     def _readable(self, column: Column[Any], texts: Iterable[str]) -> set[str]:
-        """Return those of *texts* that are in the table; none if the role may insert, but not SELECT."""
+        """Return which *texts* are in the table; none if the role may INSERT, but not SELECT."""
         stored: set[str] = set()
         try:
             for condition in self._traits.any_of(column, list(texts), public_id_type(column).as_parameter):
                 query = select(column).where(condition)
-                if self._traits.reads_old_snapshot:  # otherwise it would not see the row that the INSERT has run into
+                if self._traits.reads_old_snapshot:  # a plain SELECT may miss the row that the INSERT collided with
                     query = query.with_for_update(read=True)
                 stored.update(self._connection.execute(query, execution_options=self._options).scalars())
         except DBAPIError as error:
@@ -206,7 +206,7 @@ class Collisions:
         return stored
 
     def rows_stayed(self, column: Column[Any], engine: str) -> ConfigurationError:
-        """Build the error for rows that a storage *engine* has kept, of an INSERT that it has refused."""
+        """Build the error for a refused INSERT some of whose rows a storage *engine* without transactions has kept."""
         texts = [slot.text for slot in self._batch.slots if slot.column is column]
         stored = len(self._readable(column, texts))
         return ConfigurationError(

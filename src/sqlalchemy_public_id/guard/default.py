@@ -1,4 +1,4 @@
-"""The default of a column of public ids, which makes the ids of an INSERT: different ones for its rows."""
+"""The default of a public-id column, which makes a different id for each row of an INSERT."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IdDefault:
         """Return an id that no other row of the INSERT has; None for the copy of a column in another table.
 
         SQLAlchemy calls this for each row without an id, also in programs without the guard. The first call of an
-        execution refuses an INSERT that must not happen.
+        execution raises an error for an INSERT that must not be executed.
         """
         # form libraries and constructors call column defaults as well, with None or with an object
         if not isinstance(context, ExecutionContext):
@@ -36,8 +36,8 @@ class IdDefault:
             columns = _made.keep(context, {})
         column = getattr(context, "current_column", None)
         if id(column) not in columns:
-            # the copy of a table that keeps its history has the default of the original; the rows of values([…]) have
-            # columns of their own, and share their ids
+            # a history table copies the column with its default; each row of values([…]) has its own column object, and
+            # all rows share one set of ids
             original = column_of_table(column)
             is_copy = context.compiled is not None and any(original is each for each in statement_of(context).copies)
             columns[id(column)] = columns.setdefault(id(original), None if is_copy else set())
@@ -51,9 +51,9 @@ class IdDefault:
         return public_id
 
     def _another_id(self, column: Column[Any] | None, made: set[str]) -> str:
-        """Return an id that the rows before do not have: SQLAlchemy tells those of a batch apart by their ids."""
+        """Return an id that no earlier row has: SQLAlchemy tells the rows of a batch apart by their ids."""
         if column is None:
-            return self.type.next_id()  # equal ones are refused by the database
+            return self.type.next_id()  # the unique index refuses a duplicate
         for _ in range(max_retries(column)):
             public_id = self.type.next_id()
             if public_id not in made:
@@ -62,4 +62,4 @@ class IdDefault:
 
 
 _made: RefDict[ExecutionContext, dict[int, set[str] | None]] = RefDict()
-"""Execution → identity of a column → the ids that its default has made; None if it has none of its own."""
+"""Execution → identity of a column → the ids that its default has made; None for the copy of a column."""

@@ -1,4 +1,4 @@
-"""Execute an INSERT, and again with new ids, until it stores its rows or fails for another reason."""
+"""Execute an INSERT, and repeat it with new ids, until it stores its rows or fails for another reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy_public_id.types import MatchedId
 
 
 def send_savepoint(connection: Any, command: str) -> None:
-    """Execute a *command* on the savepoint of the guard. Like the driver's own BEGIN, it is not logged."""
+    """Execute a *command* for the guard's savepoint. Like the driver's own BEGIN, it is not logged."""
     with closing(connection.connection.cursor()) as cursor:
         cursor.execute(f"{command} sqlalchemy_public_id")
 
@@ -44,8 +44,8 @@ class Execution:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, frames: TracebackType | None) -> None:
-        # After a KeyboardInterrupt and its like, SQLAlchemy closes the connection alone, and keeps the cursors in a
-        # cycle of references through the frames of the traceback.
+        # After an exception such as KeyboardInterrupt, SQLAlchemy closes the connection but not its cursors, which a
+        # reference cycle through the frames of the traceback keeps alive.
         if kind is not None and not issubclass(kind, Exception):
             with suppress(Exception):  # the connection or the event loop may be closed
                 self._traits.forget_statement(self._cursor)
@@ -54,12 +54,12 @@ class Execution:
     def run(self, *, in_savepoint: bool, error: Exception | None = None) -> None:
         """Execute the INSERT until no id collides.
 
-        :param in_savepoint: True to set a savepoint before. A failure without it undoes more than the INSERT, as it
-            aborts a transaction of PostgreSQL, or less, as an ``executemany`` keeps the rows before the refused one.
-        :param error: the INSERT was executed already, and has failed.
+        :param in_savepoint: True to set a savepoint first. Without one, a failure undoes more than the INSERT
+            (PostgreSQL aborts the transaction) or less (an ``executemany`` keeps the rows before the refused one).
+        :param error: the error of the INSERT, if it was already executed and failed.
         """
         self._has_savepoint = in_savepoint and self._set_savepoint()
-        # without the savepoint that it needs, only a single row can be sent once more
+        # if the savepoint could not be set, only a single row can be sent again
         is_repeatable = self._has_savepoint or not in_savepoint or len(self._batch.rows) == 1
         while error is not None or (error := self.send()) is not None:
             self._replace_ids(error, is_repeatable=is_repeatable)
@@ -79,7 +79,7 @@ class Execution:
         return None
 
     def _replace_ids(self, error: Exception, *, is_repeatable: bool) -> None:
-        """Replace the ids that have collided; raise *error* if it is not about them, or cannot be mended."""
+        """Replace the ids that have collided; raise *error* if it has another cause, or if no retry is possible."""
         slots = None
         try:
             slots = self._find_slots(error)
@@ -87,35 +87,35 @@ class Execution:
                 raise error
             self._collisions.replace(slots)
         except Exception:
-            # called while an error is raised, which no other error may hide
+            # an error is already being raised, and an error of the recovery must not hide it
             if self._has_savepoint and not self._connection.invalidated:
                 with suppress(self._dialect.dbapi.Error):
                     self._recover()
-                    if self._batch.is_later:  # the batches before must not stay: the transaction has to fail, as ever
+                    if self._batch.is_later:  # earlier batches must not stay: make the transaction fail
                         self.send()
                     send_savepoint(self._connection, "RELEASE SAVEPOINT")
             raise
         finally:
-            if slots is None or slots:  # it is not raised again, and the frames of its traceback can hold a cursor
+            if slots is None or slots:  # the frames of its traceback can hold a cursor
                 error.__traceback__ = None
 
     def _find_slots(self, error: Exception) -> list[Slot]:
-        """Return the ids that have to be replaced; none if *error* is not about ids that were made for the INSERT."""
+        """Return the slots whose ids have to be replaced; none if *error* is not about ids made for the INSERT."""
         violation = self._traits.violation(error)
         if violation is None:
             if self._traits.error_code(error) is None:
                 warn_unguarded(self._dialect, f"the driver {self._dialect.driver} reports no number with the error")
             return []
         dbapi_connection = self._connection.connection.dbapi_connection
-        # INSERT OR ROLLBACK and its like end the transaction, with the earlier work of the caller
+        # statements such as INSERT OR ROLLBACK end the transaction, and undo the earlier work of the caller
         if not (self._traits.in_transaction(dbapi_connection) or self._traits.in_autocommit(dbapi_connection)):
             return []
-        self._recover()  # first of all: until then, PostgreSQL refuses the SELECT that looks for the taken ids, too
+        self._recover()  # must come first: until then, PostgreSQL also refuses the SELECT for the taken ids
         with suppress(self._dialect.dbapi.Error):
             self._traits.forget_statement(self._cursor)
         slots = self._collisions.find(violation)
         column = slots[0].column if slots else None
-        # MyISAM and its like keep the rows before the refused one: another run would insert them twice
+        # engines such as MyISAM keep the rows before the refused one: another run would insert them twice
         if column is not None and sum(slot.column is column for slot in self._batch.slots) > 1:
             table = names_of(column.table, self._options)
             engine = self._traits.engine_without_transactions(self._connection, *table)
@@ -128,7 +128,7 @@ class Execution:
     # --- the savepoint
 
     def _set_savepoint(self) -> bool:
-        """Set the savepoint. Return False if a storage engine that takes part in the transaction has none."""
+        """Set the savepoint. Return False if a storage engine in the transaction does not support savepoints."""
         self._traits.begin(self._connection.connection)
         try:
             send_savepoint(self._connection, "SAVEPOINT")
@@ -143,11 +143,11 @@ class Execution:
             send_savepoint(self._connection, "ROLLBACK TO SAVEPOINT")
 
 
-# --- the rows that come back
+# --- returned rows
 
 
 def return_rows_by_noted_ids(context: Any, batch: Batch) -> None:
-    """Let SQLAlchemy find the rows of a batch whose ids were stored as others than it has noted before."""
+    """Let SQLAlchemy match the returned rows of a batch by the ids that it noted before the guard replaced them."""
     noted = batch.noted if batch.statement.sentinel else {}
     columns = batch.statement.places.sentinel
     texts = [
@@ -172,6 +172,6 @@ def return_rows_by_noted_ids(context: Any, batch: Batch) -> None:
 
 
 def returned_text(context: Any, column: Column[Any], at: int) -> Callable[[Any], str]:
-    """Return a function that reads the id in column *at* of the rows of *context*, as the driver returns them."""
+    """Return a function that converts the driver's value for the id in column *at* of a returned row to text."""
     process = public_id_type(column).result_processor(context.dialect, context.cursor.description[at][1])
     return process or str

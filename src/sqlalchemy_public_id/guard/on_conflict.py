@@ -3,7 +3,7 @@
 ``ON CONFLICT DO NOTHING`` is added to the SQL string just before it is sent. It has no conflict target, so that it also
 works while the unique index is still being built, on partitioned tables, and for a role without SELECT. A row that was
 skipped for any reason is missing from the result. Then the plain INSERT is executed inside a savepoint, and the error
-of the database shows if the id was the reason: if so, the row gets another one.
+of the database shows whether the id was the reason: if so, the row gets a new id.
 
 Triggers that run BEFORE INSERT would have run for a skipped row, and a row that a rule or a trigger stores elsewhere
 looks like a skipped one. INSERTs into a table with such a trigger or rule are executed inside a savepoint, and so are
@@ -30,7 +30,7 @@ from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, names_of, sche
 from sqlalchemy_public_id.types import MatchedId
 from sqlalchemy_public_id.weak import RefDict
 
-_ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a line of its own: other listeners may have added a comment
+_ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a separate line: other listeners may have appended a comment
 _RETURNING = " RETURNING "
 
 
@@ -38,7 +38,7 @@ _RETURNING = " RETURNING "
 
 
 def with_clause(context: Any, statement: str) -> str | None:
-    """Return *statement* with the clause; None if its execution in *context* must not have it."""
+    """Return *statement* with ``ON CONFLICT DO NOTHING``; None if it must not have this clause in *context*."""
     known, connection = statement_of(context), context.root_connection
     if not known.can_skip_rows or not _sees_collisions(connection):
         return None
@@ -46,13 +46,13 @@ def with_clause(context: Any, statement: str) -> str | None:
         return None
     if not known.places.returned:
         return statement + _ON_CONFLICT
-    # the clause stands before RETURNING; a statement with the word in another place as well is left alone
+    # the clause precedes RETURNING; a statement that contains the word twice is not changed
     before, returning, after = statement.partition(_RETURNING)
     return None if not returning or _RETURNING in after else before + _ON_CONFLICT + returning + after
 
 
 def _sees_collisions(connection: Connection) -> bool:
-    """Return True in a transaction that sees what others have committed: otherwise the clause is an error as well."""
+    """Return True in a transaction that sees the commits of others: in any other, a conflict raises an error anyway."""
     traits, dbapi_connection = traits_for(connection.dialect), connection.connection.dbapi_connection
     return traits.sees_commits(dbapi_connection, connection.dialect) and not traits.in_autocommit(dbapi_connection)
 
@@ -60,8 +60,8 @@ def _sees_collisions(connection: Connection) -> bool:
 def can_skip_rows(connection: Connection, table: Table) -> bool:
     """Return True if an INSERT into *table* may have ON CONFLICT DO NOTHING, which skips rows that collide.
 
-    Not with a deferrable constraint, with triggers that would run for a skipped row, without a transaction, or in one
-    that does not see what others have committed.
+    It may not if the table has a deferrable constraint or triggers that would run for a skipped row, under AUTOCOMMIT,
+    and in a transaction that does not see what others have committed.
     """
     if not _sees_collisions(connection):
         return False
@@ -72,9 +72,9 @@ def can_skip_rows(connection: Connection, table: Table) -> bool:
 
 
 def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, first: int) -> bool:
-    """Execute an INSERT with the clause, and those rows once more that it has skipped.
+    """Execute an INSERT with the clause, and insert again the rows that the database skipped.
 
-    Return False, sending nothing, if it cannot have the clause.
+    Return False, without sending it, if the INSERT cannot have the clause.
     """
     conditional = with_clause(context, statement)
     if conditional is None:
@@ -93,16 +93,16 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
     execution = Execution(context, cursor, statement, batch)
     if sent == 1:
         # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
-        # other row, and a role need not have the right to read the table.
+        # other row, and the role may lack the privilege to read the table.
         with execution:
             execution.run(in_savepoint=True)
-        if is_batch:  # the last one of several may have one row
+        if is_batch:  # the last of several batches may have one row
             return_rows_by_noted_ids(context, batch)
         return True
     try:
         _insert_missing(context, cursor, batch)
     except Exception:
-        # The other rows are stored. A plain INSERT would leave none behind, and the transaction aborted: it fails now.
+        # The other rows are stored. A plain INSERT would have stored none and aborted the transaction: make it fail.
         with suppress(context.dialect.dbapi.Error):
             execution.send()
         raise
@@ -117,11 +117,11 @@ def _unknown_rows(context: Any, stored: int, sent: int) -> ConfigurationError:
 
 
 def _can_insert_alone(batch: Batch) -> bool:
-    """Return True if each row can be inserted by itself, and be told from the others by its id, which comes back.
+    """Return True if each row can be inserted alone, and be recognized in the result by its id.
 
-    Such a row is nothing but its parameters. Two rows that have drawn the same id are one too many: the other one can
-    be the row that was skipped, for another constraint. And it has to be a flush, which a session rolls back if it
-    fails: an application may catch the error of its own statement, and half of the rows must not stay then.
+    All values of such a row are in its parameters. No two rows may have the same id: either of them may have been
+    skipped, even because of another constraint. And the INSERT has to come from a flush, which a session rolls back if
+    it fails: an application may catch the error of its own statement, and then some of its rows would stay.
     """
     known = batch.statement
     made = {id(parameter.column) for parameter in known.ids if parameter.is_default}
@@ -134,7 +134,7 @@ def _can_insert_alone(batch: Batch) -> bool:
 
 
 def _insert_missing(context: Any, cursor: Any, batch: Batch) -> None:
-    """Insert each row alone that the database has skipped, and have SQLAlchemy find all of them in the result."""
+    """Insert each row alone that the database has skipped, and let SQLAlchemy find all rows in the result."""
     column = batch.statement.sentinel[0]
     text = returned_text(context, column, -1)
     found = {text(row[-1]): tuple(row) for row in cursor.fetchall()}
@@ -149,7 +149,7 @@ def _insert_missing(context: Any, cursor: Any, batch: Batch) -> None:
 
 
 def _insert_alone(context: Any, batch: Batch, parameters: dict[str, Any]) -> Sequence[Any]:
-    """Insert a row, guarded as any INSERT, and note its new id. Return what the driver returns for it."""
+    """Insert a row, guarded like any INSERT, and set its new id in *parameters*. Return the row of the driver."""
     known = batch.statement
     query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", known.places.returned))
     made = frozenset(slot.name for slot in batch.slots if slot.is_made)
@@ -162,7 +162,7 @@ def _insert_alone(context: Any, batch: Batch, parameters: dict[str, Any]) -> Seq
 
 
 def other_ids(column: Any) -> ConfigurationError:
-    """Build the error for rows that have not come back with the ids that were sent."""
+    """Build the error for rows that were returned with other ids than were sent."""
     return ConfigurationError(
         f"rows of {column.table.name} were stored with other ids in {column.name} than were sent, probably by a "
         f"trigger, so they cannot be told apart; let either the library or the database generate the ids"
@@ -176,10 +176,10 @@ _forbidden: RefDict[Dialect, dict[tuple[str, str | None], bool]] = RefDict()
 
 
 def _is_forbidden(connection: Connection, names: tuple[str, str | None]) -> bool:
-    """Return True if INSERTs into a table must not have the clause, or if nobody knows.
+    """Return True if INSERTs into a table must not have the clause, or if this is unknown.
 
-    Its triggers or rules run for a row that is left out, or a constraint is deferrable: PostgreSQL refuses the clause.
-    Looked up once for each table and engine, before its first INSERT: afterwards, it would be too late.
+    The table has triggers or rules that run for a skipped row, or a deferrable constraint, for which PostgreSQL refuses
+    the clause. This is looked up once for each table and engine, before the first INSERT: later would be too late.
     """
     tables = _forbidden.get(ref(connection.dialect))
     if tables is None:

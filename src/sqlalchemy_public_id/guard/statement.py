@@ -1,4 +1,4 @@
-"""The ids of an INSERT: which of its parameters hold them, and where these stand in an execution."""
+"""The ids of an INSERT: the parameters that hold them, and the places of these parameters in an execution."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sqlalchemy_public_id.types import unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
 Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
-"""The parameters of one row in the shape for the driver."""
+"""The parameters of one row, as they are passed to the driver."""
 
 MADE_IDS = "sqlalchemy_public_id_made_ids"
-"""An execution option: names of parameters whose ids the caller has just made, as the column default would have.
+"""An execution option: the names of parameters whose ids the caller has just made, in place of the column default.
 
-Nobody has seen these ids, so the guard may replace them.
+The application has not seen these ids, so the guard may replace them.
 """
 
 
@@ -36,7 +36,7 @@ class IdParameter(NamedTuple):
     name: str
     column: Column[Any]
     is_default: bool
-    """True if the column default makes the id, in every execution of the statement: the library's, or another one."""
+    """True if a column default, the library's or another one, makes the id in each execution of the statement."""
 
 
 NO_PLACES = Places()
@@ -44,21 +44,21 @@ NO_PLACES = Places()
 
 @dataclass
 class InsertStatement:
-    """What the guard knows of a compiled statement. It is read before its first execution, and kept as long."""
+    """What the guard knows about a compiled statement. It is read before the first execution, and then cached."""
 
     ids: tuple[IdParameter, ...] = ()
-    """Empty if it is no INSERT with public ids, or if SQLAlchemy does not tell where they stand."""
+    """Empty if the statement is not an INSERT with public ids, or if their places are unknown."""
     copies: tuple[Any, ...] = ()
-    """Columns with a default that hold no public ids of their own, such as those of a table that keeps history."""
+    """Columns with a Python default that hold no public ids of the table, such as a copied id in a history table."""
     names: tuple[str, ...] = ()
-    """All parameters, as the driver knows them."""
+    """The names of all parameters, as they are passed to the driver."""
     places: Places = NO_PLACES
     insert: Insert | None = None
     """The statement, if it is an INSERT."""
 
     @cached_property
     def sentinel(self) -> list[Column[Any]]:
-        """The public ids by which SQLAlchemy tells the rows of a batch apart."""
+        """The sentinel columns that hold public ids, by which SQLAlchemy tells the rows of a batch apart."""
         return [column for column in self.places.sentinel if is_public_id(column)]
 
     @cached_property
@@ -71,15 +71,15 @@ class InsertStatement:
 
     @cached_property
     def returns_rows_to_application(self) -> bool:
-        """True if the application has written a RETURNING. That of a flush is SQLAlchemy's own."""
+        """True if the application wrote a RETURNING clause. In a flush, SQLAlchemy adds the clause itself."""
         return self.insert is not None and bool(list(self.insert.exported_columns))
 
     def shape_of(self, context: Any, parameters: Any) -> tuple[int, int]:
-        """Return how many *parameters* of a call to the driver belong to each row, and the number of rows.
+        """Return the number of *parameters* per row in a call to the driver, and the number of rows.
 
-        "insertmanyvalues" appends the number of the row to those that a driver takes by name. All other statements, and
-        those that it sends row by row, have their parameters as they are: none of a row, which is one. There is no row
-        if nobody knows.
+        For parameters that a driver takes by name, "insertmanyvalues" appends the number of the row to the name. All
+        other statements, and those that it sends row by row, have the unchanged parameters of one row: the result is
+        ``0, 1``. If the shape is unknown, the result is ``0, 0``.
         """
         if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
             return 0, 1
@@ -93,17 +93,17 @@ class InsertStatement:
 
     @cached_property
     def table(self) -> Table:
-        """The table that the INSERT writes, if it has public ids."""
+        """The table of the INSERT; only if :attr:`ids` is not empty."""
         table: Table = self.ids[0].column.table
         return table
 
 
 known: RefDict[Any, InsertStatement] = RefDict()
-"""Compiled statement → what is known of it, for the engine's events: they see every statement of a program."""
+"""Compiled statement → what is known about it: a cache, because the engine's events run for every statement."""
 
 
 def statement_of(context: ExecutionContext) -> InsertStatement:
-    """Return what is known of the statement of *context*; refuse one that must not be executed."""
+    """Return what is known about the statement of *context*; raise an error if it must not be executed."""
     found = known.get(ref(context.compiled))
     return found or known.keep(context.compiled, _read(context))
 
@@ -111,7 +111,7 @@ def statement_of(context: ExecutionContext) -> InsertStatement:
 def _read(context: ExecutionContext) -> InsertStatement:
     compiled: Any = context.compiled
     insert = inserted_by(compiled)
-    if insert is not None or getattr(compiled, "ctes", None):  # there may be an INSERT among them
+    if insert is not None or getattr(compiled, "ctes", None):  # a CTE may be an INSERT
         refuse_mistakes(compiled)
     places = None if insert is None else read_places(context)
     if insert is None or places is None:
@@ -141,10 +141,10 @@ def _id_parameters(insert: Insert, names: list[str], places: Places) -> Iterator
     defaults = {name: column for name, column in places.defaults.items() if is_public_id(column)}
     for name, column in defaults.items():
         yield IdParameter(name, column, is_default=True)
-    # an INSERT of the ORM into one table of a joined inheritance has the statement for the model
+    # with joined-table inheritance, the ORM's INSERT into one of the tables still refers to the model
     table = next((column.table for column in defaults.values()), insert.table)
     for column in public_id_columns(table):
-        # the rows after the first of insert().values([…]) have parameters like public_id_m1; a column may be called so
+        # after the first row, insert().values([…]) names parameters public_id_m1, …; a column may have such a name, too
         name_of_row = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
         others = {other.key for other in table.columns if other is not column}
         for name in filter(name_of_row.fullmatch, names):
@@ -153,7 +153,7 @@ def _id_parameters(insert: Insert, names: list[str], places: Places) -> Iterator
 
 
 def schema_options(context: ExecutionContext) -> dict[str, Any]:
-    """Return the execution options with which statements of the guard find the table of the INSERT."""
+    """Return the execution options that the guard's own statements need to find the table of the INSERT."""
     options = context.execution_options
     return {key: value for key, value in options.items() if key == "schema_translate_map"}
 
@@ -174,19 +174,19 @@ class Slot(NamedTuple):
     name: str
     column: Column[Any]
     place: Any
-    """Its key or position in the parameters for the driver; for executemany, in those of its row."""
+    """The key or index of the id in the driver's parameters; for executemany, in the parameters of its row."""
     is_made: bool
     """True if the id was made for this execution, so that it may be replaced."""
 
     @property
     def text(self) -> Any:
-        """The id now; None if the application has given None."""
+        """The current id; None if the application passed None."""
         return self.row[self.name]
 
 
 def may_replace_ids(context: Any) -> bool:
     """Return True if an execution has ids that were made for it, so that the guard may replace them."""
-    # a loop instead of any(): a flush of one object passes here, and a generator takes longer than all else
+    # a loop instead of any(): in a flush of one object, a generator takes longer than the rest of the function
     for parameter in statement_of(context).ids:
         if parameter.is_default:
             return True
@@ -194,9 +194,9 @@ def may_replace_ids(context: Any) -> bool:
 
 
 class Batch:
-    """The rows of one call to the driver: reads their ids and replaces them.
+    """The rows of one call to the driver, whose ids it reads and replaces.
 
-    *parameters* are those for the driver. A batch of "insertmanyvalues" begins at row *first*.
+    *parameters* are passed to the driver. A batch of "insertmanyvalues" begins at row *first* of the execution.
     """
 
     def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
@@ -205,7 +205,7 @@ class Batch:
         self.statement: InsertStatement = statement_of(context)
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY
         width, count = self.statement.shape_of(context, self.parameters)
-        if self._is_many:  # the application may still hold the list that it gave
+        if self._is_many:  # a copy: the application may still use the list that it passed
             self.parameters, count = list(self.parameters), len(self.parameters)
         self._width = width
         self.rows: list[dict[str, Any]] = context.compiled_parameters[first : first + count]
@@ -218,7 +218,7 @@ class Batch:
 
     @cached_property
     def slots(self) -> list[Slot]:
-        """The public ids of all rows. They are searched for after a collision only."""
+        """The public ids of all rows, which are collected only after a collision."""
         places, made = self.statement.places, self._context.execution_options.get(MADE_IDS, ())
         slots: list[Slot] = []
         for name, column, is_default in self.statement.ids:
@@ -234,9 +234,9 @@ class Batch:
 
     @cached_property
     def has_equal_rows(self) -> bool:
-        """True if SQLAlchemy cannot tell the rows apart by the ids that were sent, because two of them are equal.
+        """True if SQLAlchemy cannot tell the rows apart by the ids that were sent, because two rows have equal ids.
 
-        Ask before the first :meth:`replace`.
+        Read it before the first :meth:`replace`.
         """
         keys = [column.key for column in self.statement.places.sentinel]
         is_told_apart = len(self.rows) < 2 or not self.statement.sentinel
@@ -245,7 +245,7 @@ class Batch:
     # --- writing
 
     def replace(self, slot: Slot, new: str) -> None:
-        """Put *new* into *slot*: for the driver, and for SQLAlchemy."""
+        """Replace the id of *slot* by *new*, in the parameters of the driver and of SQLAlchemy."""
         self.noted[slot.column, new] = self.noted.pop((slot.column, slot.text), slot.text)
         slot.row[slot.name] = new
         dialect = self._context.dialect
@@ -258,5 +258,5 @@ class Batch:
 
 
 def _with_value(row: Row, place: Any, value: Any) -> Row:
-    # a copy: the application may still hold the row that it gave
+    # a copy: the application may still use the row that it passed
     return {**row, place: value} if isinstance(row, dict) else (*row[:place], value, *row[place + 1 :])

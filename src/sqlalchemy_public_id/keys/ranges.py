@@ -59,7 +59,7 @@ class ClusterKey(int):
     """A cluster key: an :class:`int` that contains the number of its cluster.
 
     A Pydantic field of this type accepts integers and decimal strings. In JSON it is a string, because JavaScript and
-    others read JSON numbers as ``double``, which loses digits beyond ``2**53``.
+    other languages read JSON numbers as ``double``, which loses digits beyond ``2**53``.
 
     :raises ValueError: unless the value is an integer from 0 to ``2**63 - 1``.
 
@@ -79,7 +79,7 @@ class ClusterKey(int):
 
         :raises ValueError: unless *cluster* is in 0 … 32767, and *sequence* in 1 … ``2**48 - 1``.
         """
-        _checked("sequence of a cluster", sequence, 1, LAST_SEQUENCE)  # beyond, it would be a key of another cluster
+        _checked("sequence of a cluster", sequence, 1, LAST_SEQUENCE)  # a larger one would be a key of another cluster
         return cls((checked_cluster(cluster) << SEQUENCE_BITS) + sequence)
 
     @classmethod
@@ -104,10 +104,10 @@ class ClusterKey(int):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> dict[str, Any]:
-        """Return the core schema of Pydantic, a plain ``dict``: integers and strings are valid, JSON has strings."""
+        """Return Pydantic's core schema, a plain ``dict``. Integers and strings are valid; JSON contains strings."""
         text: dict[str, Any] = {"type": "str", "pattern": f"^(?:{_DECIMAL.pattern})$"}
         return {
-            # a wrapper that never calls what it wraps, which is there for the JSON schema of input
+            # the wrapper never calls the inner schema, which only provides the JSON schema of inputs
             "type": "function-wrap",
             "function": {"type": "no-info", "function": cls._validated},
             "schema": {"type": "union", "choices": [text, {"type": "int", "ge": 0, "le": LAST_KEY}]},
@@ -120,7 +120,7 @@ class ClusterKey(int):
 
 
 def is_whole(value: object, first: int, last: float) -> TypeGuard[int]:
-    """Return True if *value* is a whole number from *first* to *last*; a boolean is none."""
+    """Return True if *value* is a whole number from *first* to *last*, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and first <= value <= last
 
 
@@ -140,7 +140,7 @@ def checked_cluster(cluster: object) -> int:
 
 @dataclass(frozen=True)
 class Range:
-    """Keys from ``start`` up to, but without, ``stop``, as in :class:`range`.
+    """Keys from ``start`` up to, but not including, ``stop``, as in :class:`range`.
 
     :raises ConfigurationError: for an empty range, and for keys that a ``BIGINT`` cannot have.
     """

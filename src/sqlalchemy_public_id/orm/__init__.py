@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 
 class Listener(NamedTuple):
-    """A function that listens to an event of a class of SQLAlchemy."""
+    """A function that listens to an event of one of SQLAlchemy's classes."""
 
     target: Any
     name: str
@@ -22,7 +22,7 @@ class Listener(NamedTuple):
 class Listeners:
     """Functions that listen to SQLAlchemy's classes, in the whole process, from the first use of a feature on.
 
-    A model that SQLAlchemy has configured before gets none of its events.
+    They miss the events of models that SQLAlchemy configured earlier.
     """
 
     def __init__(self, *listeners: Listener) -> None:
@@ -30,9 +30,9 @@ class Listeners:
         self._lock = threading.Lock()
 
     def install(self) -> None:
-        """Add the listeners. Safe to call again, and from several threads: all of them have listeners afterwards."""
+        """Add the listeners. Safe to call repeatedly, and from several threads: a call returns when all are added."""
         if self._missing:
-            with self._lock:  # another thread goes on only when all are there
+            with self._lock:  # another thread continues only when all are added
                 for target, name, function, options in self._missing:
                     event.listen(target, name, function, **options)
                 self._missing = ()

@@ -26,10 +26,10 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.weak import RefDict
 
 BIGINT_KEY = "sqlalchemy_public_id.bigint_key"
-"""In the ``info`` of a column: it was made by :func:`~sqlalchemy_public_id.bigint_key`."""
+"""Key in ``Column.info``: the column was declared by :func:`~sqlalchemy_public_id.bigint_key`."""
 
 MIXED_IN = "sqlalchemy_public_id.mixed_in"
-"""In the ``info`` of a column: it is the key that a mixin adds."""
+"""Key in ``Column.info``: the column is the primary key that a mixin adds."""
 
 # --- models
 
@@ -37,7 +37,7 @@ _attributes: RefDict[Mapper[Any], dict[str, Column[Any]]] = RefDict()
 
 
 def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
-    """Return the public ids of *mapper*, attribute → column; those of the models that it inherits from included."""
+    """Return attribute → column for the public ids of *mapper*, including inherited ones."""
     attributes = _attributes.get(ref(mapper))
     if attributes is None:
         attributes = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
@@ -47,7 +47,7 @@ def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 
 
 def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
-    """Return the name and the column of a public id of *model*: the one named, the only one, or ``public_id``.
+    """Return the name and the column of a public id of *model*: *attribute*, the only one, or ``public_id``.
 
     :raises ConfigurationError: if there is none, or if there are several and none is named.
     """
@@ -71,7 +71,7 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
 
 
 def _hint(given: Any, inspected: object) -> str:
-    """Return what to pass instead of *given*, which is no model."""
+    """Return the end of the error: what to pass instead of *given*, which is not a model."""
     if isinstance(inspected, Mapper):
         return ", but the mapper of one: pass the class"
     if isinstance(inspected, InstanceState):
@@ -84,7 +84,7 @@ def _hint(given: Any, inspected: object) -> str:
 
 
 def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
-    """Return the public ids that all concrete tables below *mapper* have, if it selects from the union of them."""
+    """Return the public ids that all concrete subclasses of *mapper* have, if it selects from their union."""
     below = [other for other in mapper.self_and_descendants if other is not mapper]
     columns = {prop.key: prop.columns[0] for prop in mapper.column_attrs}
     return {
@@ -95,10 +95,10 @@ def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 
 
 def mapped_classes(registry: registry) -> list[Mapper[Any]]:
-    """Return the mappers of *registry* by the names of their classes, without those of declarations that failed.
+    """Return the mappers of *registry*, sorted by class name, without those of declarations that failed.
 
-    ``registry.mappers`` raises for all of them if one declaration failed before its class had a mapper. Then they are
-    found among all classes of the program, in some milliseconds.
+    ``registry.mappers`` raises an error if any declaration failed before its class had a mapper. Then all classes of
+    the program are searched for mappers, which takes some milliseconds.
     """
     try:
         mappers: Iterable[Any] = registry.mappers
@@ -119,7 +119,7 @@ def _mapper_of(class_: type[Any]) -> Mapper[Any] | None:
 
 
 def _subclasses(class_: type[Any]) -> set[type[Any]]:
-    """Return all classes below *class_*."""
+    """Return all direct and indirect subclasses of *class_*."""
     below: set[type[Any]] = set()
     left = [class_]
     while left:
@@ -133,7 +133,7 @@ def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool
     """Return the condition *where*, or what the function *where* returns for *entity*.
 
     :param what: where the condition comes from, for errors.
-    :raises ConfigurationError: if that is no condition. Python's ``is`` and ``and`` return none, but True or False.
+    :raises ConfigurationError: if the result is not an SQL condition, such as the True or False of Python's ``is``.
     """
     if callable(where) and not isinstance(where, (SQLColumnExpression, type)):
         where = where(entity)
@@ -141,7 +141,7 @@ def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool
 
 
 def checked_condition(what: str, condition: Any, entity: Any) -> SQLColumnExpression[bool]:
-    """Return *condition*; raise the error of :func:`condition_of`, which begins with *what*, if it is none."""
+    """Return *condition* if it is an SQL condition; otherwise raise an error that begins with *what*."""
     is_relationship = isinstance(getattr(condition, "property", None), RelationshipProperty)
     if not isinstance(condition, SQLColumnExpression) or is_relationship:
         model = cast("Mapper[Any]", inspect(entity).mapper).class_.__name__
@@ -158,7 +158,7 @@ AnySession: TypeAlias = Session | scoped_session[Any]
 
 
 def require_session(session: object) -> None:
-    """Refuse anything but a synchronous session: a connection would execute the query as well, and return a key."""
+    """Raise TypeError unless *session* is synchronous. A connection would run the query, too, but return a key."""
     if not isinstance(session, (Session, scoped_session)):
         kind = f"the class {session.__name__}" if isinstance(session, type) else type(session).__name__
         hint = "pass a Session first"
@@ -168,34 +168,34 @@ def require_session(session: object) -> None:
 
 
 def session_of(session: Session | scoped_session[Session]) -> Session:
-    """Return *session*, or the one of a scoped session; raise as :func:`require_session` does."""
+    """Return *session*, or the current session of a ``scoped_session``; raise as :func:`require_session` does."""
     require_session(session)
     return cast("Session", unscoped(session))
 
 
 def unscoped(session: Any) -> Any:
     """Return the session of a ``scoped_session`` or an ``async_scoped_session``, and any other object as it is."""
-    # not by its class: the module of the asynchronous one cannot be imported without greenlet
+    # not by isinstance(): the module of async_scoped_session cannot be imported without greenlet
     return session() if callable(session) and hasattr(session, "registry") else session
 
 
 def connection_to_write(session: Session, mapper: Mapper[Any]) -> Connection:
-    """Return the connection on which *session* inserts rows of *mapper*: ``get_bind()`` sees an INSERT."""
+    """Return the connection on which *session* inserts rows of *mapper*: ``get_bind()`` gets an INSERT."""
     return session.connection(bind_arguments={"mapper": mapper, "clause": insert(cast("Table", mapper.local_table))})
 
 
 def is_sharded(session: Session | scoped_session[Session]) -> bool:
-    """Return True if *session* has several databases."""
+    """Return True if *session* is a ``ShardedSession``, which may use several databases."""
     session = session_of(session)
-    # not imported: if nothing has loaded the module, no session is of its class
+    # not imported: if the module is not loaded, no session is an instance of its class
     module = sys.modules.get("sqlalchemy.ext.horizontal_shard")
     return module is not None and isinstance(session, module.ShardedSession)
 
 
 def is_in_greenlet() -> bool:
-    """Return True inside of a greenlet of SQLAlchemy, in which the calls of an asynchronous driver can wait.
+    """Return True inside SQLAlchemy's greenlet, where the calls of an asynchronous driver can be awaited.
 
-    It waits for nothing, which is refused elsewhere. Other tasks are not run meanwhile.
+    The function awaits a coroutine that does nothing, which raises an error elsewhere. No other task runs meanwhile.
     """
     try:
         await_only(_do_nothing())

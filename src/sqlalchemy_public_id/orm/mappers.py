@@ -1,10 +1,10 @@
 """The events of a mapper with public ids, and of its attributes.
 
-* **On first access** of an object that is not flushed yet (``init_scalar``) the id is generated at once, so
-  that ``User().public_id`` has a value before the flush. From then on it is an attribute like any other: the flush
-  sends it, and does not replace it.
-* **On assignment** (``set``) the id is checked; that of a stored row cannot change (:class:`ImmutablePublicId`). If it
-  is not loaded, nothing is loaded for that: the flush compares (``before_update``).
+* **On first access** of an object that is not flushed yet (``init_scalar``), the id is generated, so that
+  ``User().public_id`` has a value before the flush. From then on, it is an attribute like any other: the flush sends
+  it, and does not replace it.
+* **On assignment** (``set``), the id is validated. The id of a stored row cannot change (:class:`ImmutablePublicId`).
+  If the stored id is not loaded, the assignment does not load it: the flush compares the two (``before_update``).
 
 An object whose id was neither read nor assigned has none until its INSERT, in which the column default makes it.
 """
@@ -37,9 +37,9 @@ from sqlalchemy_public_id.types import is_expression
 
 
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that declares an id or a key twice, or the prefix of another one.
+    """Refuse a model that declares an id or a key twice, or that has the prefix of another model.
 
-    Runs each time that SQLAlchemy configures mappers, until it has not raised.
+    Runs each time that SQLAlchemy configures mappers, until it has succeeded once.
 
     :raises ConfigurationError: if the model is refused.
     """
@@ -69,7 +69,7 @@ def _listen_to_updates(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) 
 
 
 def _make_sentinel(column: Column[Any]) -> None:
-    # an SQL expression makes ids that nobody knows before, and another function may make one twice
+    # the ids of an SQL expression are unknown before the INSERT, and another function may return an id twice
     if isinstance(getattr(column.default, "arg", None), IdDefault) and is_unique(column) and not column.nullable:
         make_sentinel(column)
 
@@ -77,10 +77,10 @@ def _make_sentinel(column: Column[Any]) -> None:
 def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:
     """Set up a public id that is added to a model after its mapper was configured.
 
-    Runs whenever SQLAlchemy adds an attribute to any class, mostly before its mapper is configured, and returns at once
-    then. There is no narrower event. When a column is attached to a table, its attribute does not exist yet, and a
-    table does not lead to its mappers; a mapper has no event for a property that is added; and of the classes, neither
-    those without a public id so far can be left out, nor those that were configured before the library was first used.
+    Runs whenever SQLAlchemy adds an attribute to any class, mostly before its mapper is configured, and then returns at
+    once. There is no narrower event: when a column is attached to a table, its attribute does not exist yet, and the
+    table does not know its mappers; a mapper has no event for an added property; and no class can be excluded, because
+    it may not have a public id yet, or may have been configured before the library was first used.
     """
     mapper: Mapper[Any] | None = inspect(model, raiseerr=False)
     if mapper is None or not mapper.configured or not isinstance(attribute, InstrumentedAttribute):
@@ -91,14 +91,14 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
         attributes = id_attributes(mapper)
         if not attributes:
             _listen_to_updates(mapper, attributes)
-        attributes[key] = column  # the listeners of the mapper have the same dictionary
+        attributes[key] = column  # the mapper's listeners use this dictionary
         _listen_to_attribute(attribute, column)
         _make_sentinel(column)
         _register(mapper, model, attributes)
 
 
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
-    """Return True if *model* has a mixin and a table of its own; not if its table is a copy, a query or a union."""
+    """Return True if *model* has a mixin and its own table, which is not a copy, a query or a union."""
     table: FromClause = mapper.local_table
     if not (hasattr(model, "__public_id__") and isinstance(table, Table)):
         return False
@@ -141,7 +141,7 @@ def _register(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Colum
 
 
 def _owner(mapper: Mapper[Any]) -> type[Any]:
-    """Return the model that owns the ids: the topmost one of concrete tables that share one format."""
+    """Return the model that claims the prefixes: the topmost one if concrete subclasses share its ``__public_id__``."""
     owner = mapper
     while owner.concrete and owner.inherits is not None and hasattr(owner.inherits.class_, "__public_id__"):
         owner = owner.inherits
@@ -162,19 +162,19 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
-        if state.has_identity and old is not None:  # a row from before the column was filled has none yet
+        if state.has_identity and old is not None:  # a row without an id may still get one
             canonical = type_.canonical(value)
             history = AttributeState(state, key).history
             if canonical is not None and history.added and not history.deleted:
-                return canonical  # assigned again, while that of the row is not loaded: the flush compares
+                return canonical  # assigned again while the stored id is not loaded: the flush compares
             if isinstance(old, str) and old in (value, canonical):
                 return old
             if isinstance(old, str) or canonical is None:
                 raise _immutable(model, key, old if isinstance(old, str) else None, value)
-            return canonical  # that of the row is not loaded: the flush compares
+            return canonical  # the stored id is not loaded: the flush compares
         if value is None:
-            # A row from before the column was filled gets an id. Without a row, None discards the id of the object, and
-            # its INSERT makes another one.
+            # A stored row that has no id, because the column is not backfilled yet, gets one. For a new object, None
+            # discards its id, and the INSERT makes another one.
             return type_.next_id() if state.has_identity else None
         return value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
 
@@ -200,11 +200,11 @@ def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePubli
 
 
 def _refuse_another_id(state: InstanceState[Any], attributes: dict[str, Column[Any]], connection: Connection) -> None:
-    """Compare ids that were assigned while that of the row was not loaded; equal ones are no change."""
+    """Refuse an id that was assigned while the stored id was not loaded, unless the two are equal."""
     for key in attributes:
         history = AttributeState(state, key).history
         if not history.added or None in (history.deleted or ()):
-            continue  # it has not changed, or the row had none
+            continue  # the id has not changed, or the row had none
         stored, assigned = _stored_id(state, key, connection), state.dict.get(key)
         if stored is not None and stored != assigned:
             raise _immutable(state.class_.__name__, key, stored, assigned)
@@ -214,7 +214,7 @@ def _refuse_another_id(state: InstanceState[Any], attributes: dict[str, Column[A
 
 def _stored_id(state: InstanceState[Any], key: str, connection: Connection) -> str | None:
     mapper = state.mapper
-    own = mapper.class_manager  # of the class itself: those of the base would be those of another table
+    own = mapper.class_manager  # attributes of the class itself: those of a base class may belong to another table
     query = select(own[key])
     for column, value in zip(mapper.primary_key, cast("tuple[Any, ...]", state.identity), strict=True):
         query = query.where(own[mapper.get_property_by_column(column).key] == value)

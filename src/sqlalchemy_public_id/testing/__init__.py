@@ -45,7 +45,7 @@ def fixed_ids(target: Target, *public_ids: str, attribute: str | None = None) ->
     format = _format(target, attribute)
     fixed = [str.__str__(format.validate(public_id)) for public_id in reversed(public_ids)]
     pool = format._pool  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
-    size = len(pool)  # ids are popped from the end: what is above this size afterwards was not used
+    size = len(pool)  # ids are popped from the end: those above this size were not used
     pool.extend(fixed)
     try:
         yield

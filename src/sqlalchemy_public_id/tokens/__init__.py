@@ -1,7 +1,7 @@
-"""Tokens that grant access to whoever has them, such as in a link that resets a password.
+"""Tokens that grant access to their bearer, such as in a link that resets a password.
 
-A public id identifies a row, and access to the row still has to be authorized. A token *is* the permission. So it is
-longer, reveals no time, and can be recognized where it leaked. The database stores only its digest.
+A public id identifies a row, and access to the row still has to be authorized. A token *is* the permission. Therefore,
+it is longer, reveals no time, and can be recognized where it has leaked. The database stores only its digest.
 
 >>> from sqlalchemy.orm import DeclarativeBase
 >>> from sqlalchemy_public_id import PublicIdMixin, tokens
@@ -79,15 +79,15 @@ def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> Map
 
 
 class _NoDigest(TypeError, DontWrapMixin):
-    """Not wrapped by SQLAlchemy, whose error shows the parameters: they may be the text of a token."""
+    """An error that SQLAlchemy does not wrap: a StatementError would show the parameters, maybe the text of a token."""
 
 
 _OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
-"""The digest that stands for text without a token, in comparisons. Each process draws one, and no row has it."""
+"""The digest that replaces invalid text in comparisons. Each process draws a random one, which no row has."""
 
 
 class _Comparator(TypeDecorator.Comparator[bytes]):
-    """Makes the digest of invalid text, ``None``, match no row: after an outer join, IS NULL would match rows."""
+    """Makes ``None``, the digest of invalid text, match no row. IS NULL would match rows of an outer join."""
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         if op in (operator.eq, operator.ne) and other and other[0] is None:
@@ -103,7 +103,7 @@ class TokenType(TypeDecorator[bytes]):
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = LargeBinary
-    cache_ok: bool | None = True  # a kind of token is hashable, by itself
+    cache_ok: bool | None = True  # a Token is hashable by its identity
     comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
 
     def __init__(self, token: Token) -> None:
@@ -127,7 +127,7 @@ class TokenType(TypeDecorator[bytes]):
             f"store issued.digest, and compare the column with digest(text) of its Token"
         )
 
-    # SQLAlchemy's protocol names the argument, which functions need not
+    # SQLAlchemy's protocol names the argument, which a plain Callable does not
     def literal_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Render a digest as SQL; SQLAlchemy has no literals for bytes."""
         literal = traits_for(dialect).literal

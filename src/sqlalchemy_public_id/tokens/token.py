@@ -36,7 +36,7 @@ _CHECKSUM_WIDTH = 6
 
 
 def concealed(value: object) -> str:
-    """Return the type and length of an argument that may be a token in the wrong place, for errors."""
+    """Return the type and length of an argument that may be a misplaced token, for error messages."""
     length = f" ({len(value)} long)" if isinstance(value, (str, Bytes)) else ""
     return f"an object of type {type(value).__name__}{length}"
 
@@ -147,7 +147,7 @@ class Token:
         return expected is not None and hmac.compare_digest(expected, digest)
 
     def __repr__(self) -> str:
-        return f"Token({self.prefix!r}, bytes={self._bytes})" if hasattr(self, "_width") else "<Token>"  # was refused
+        return f"Token({self.prefix!r}, bytes={self._bytes})" if hasattr(self, "_width") else "<Token>"  # or invalid
 
 
 def _digest(text: str) -> Bytes:

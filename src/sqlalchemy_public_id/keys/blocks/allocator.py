@@ -1,4 +1,4 @@
-"""Serve numbers from blocks in memory; one thread or task leases a block for all that wait."""
+"""Serve numbers from blocks in memory; one thread or task leases a block for all that are waiting."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BlockAllocator:
     threads, until the next lease. The method is known as hi/lo.
 
     * **No number is issued twice**, whatever is rolled back, killed or forked. Leased numbers are lost if a process is
-      killed, if a connection breaks before the answer arrives, or by :meth:`close`.
+      killed, if a connection breaks before the answer arrives, or if :meth:`close` is called.
     * **Numbers are unique, but neither ordered across processes nor gap-free.**
     * **A forked child** leases separate blocks on separate connections: the pool of *engine* is replaced in each child,
       as by ``engine.dispose(close=False)``.
@@ -46,7 +46,7 @@ class BlockAllocator:
     :param engine: an engine whose pool has a connection to spare, or a function that returns an engine, called at the
         first lease. With an ``AsyncEngine``, :meth:`next` works in a flush and in column defaults; everywhere else, use
         :meth:`anext`, :meth:`atake` and :meth:`areserve`.
-    :param name: the name of the sequence, 1 to 100 printable ASCII characters; each byte counts.
+    :param name: the name of the sequence, 1 to 100 printable ASCII characters, compared byte by byte.
     :param block: how many numbers to lease at once. By default 100, doubled after each block that lasts less than a
         second, up to 1,000,000.
     :param table: the name of the table.
@@ -185,7 +185,7 @@ class BlockAllocator:
         await self._awaited(self.create_table)
 
     def close(self) -> None:
-        """Discard the numbers in memory; the next call leases a new block. Programs need not close at exit."""
+        """Discard the numbers in memory; the next call leases a new block. Programs need not call it at exit."""
         with self._memory:
             self._next = self._stop
             self._later.clear()
@@ -224,7 +224,7 @@ class BlockAllocator:
             return taken
 
     def _fill(self, count: int) -> None:
-        """Lease a block unless memory has *count* numbers by now: one thread, or task, leases for all who wait."""
+        """Lease a block unless *count* numbers are in memory by now: one thread or task leases for all that wait."""
         deadline = time.monotonic() + self.timeout
         with self._turn_until(deadline):
             if (missing := count - self.reserved) <= 0:
@@ -247,9 +247,9 @@ class BlockAllocator:
                 "write await allocator.anext() or atake(), or await allocator.areserve(count) before; inside the flush "
                 "of an AsyncSession, next() waits by itself"
             )
-            # not that of all threads, which would stop the loop
+            # not the lock of all threads, which would block the event loop
             turn = self._turns_of_loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-            await_only(turn.acquire())  # which the deadline of whoever has it ends
+            await_only(turn.acquire())  # the task that holds it has a deadline, too
         elif not self._turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise self._lessor.not_available(self.timeout)
         try:
@@ -275,7 +275,7 @@ class BlockAllocator:
 
 _turns: WeakSet[threading.Lock] = WeakSet()
 _LONGEST_FORK = 1.0
-"""The seconds that a fork waits."""
+"""How many seconds a fork waits at most."""
 
 
 _held = threading.local()

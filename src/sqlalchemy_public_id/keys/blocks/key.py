@@ -13,7 +13,7 @@ from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
 from sqlalchemy_public_id.orm import Listener, Listeners
 
 _ALLOCATOR = "sqlalchemy_public_id.allocator"
-"""The key in ``Column.info`` of the allocator."""
+"""Key in ``Column.info``: the allocator."""
 
 
 def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
@@ -21,9 +21,10 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
 
     The column is like :func:`~sqlalchemy_public_id.bigint_key` without autoincrement: ``BIGINT``, on MySQL and MariaDB
     ``BIGINT UNSIGNED``, on SQLite ``INTEGER``. ORM and Core inserts use the allocator unless a key is set. A flush
-    needs no RETURNING, so many objects are one statement on MySQL and SQLite, too.
+    needs no RETURNING, so it inserts many objects with one statement on MySQL and SQLite, too.
 
-    Other programs have to insert their own keys. Keyword arguments go to :func:`sqlalchemy.orm.mapped_column`.
+    Programs without the allocator have to provide their own keys. Keyword arguments are passed to
+    :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy import create_engine
     >>> from sqlalchemy.orm import DeclarativeBase

@@ -1,8 +1,8 @@
-"""A lease: a short transaction that moves a counter, tried again until it has its lock; and the table of counters.
+"""A lease: a short transaction that moves a counter, repeated until it gets the lock; and the table of counters.
 
 The row is read with ``SELECT … FOR UPDATE NOWAIT``, so that no lease waits longer than its caller. The UPDATE matches
-the row only if it is unchanged: databases without row locks, and AUTOCOMMIT, need that. The caller gets the numbers
-only after the transaction has succeeded. If its outcome is unknown, they are lost.
+the row only if it is unchanged, which is needed for databases without row locks and for AUTOCOMMIT. The caller gets the
+numbers only after the transaction has succeeded. If its outcome is unknown, they are lost.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, LeaseNotAvailable, safe_repr
 
 END = 2**63 - 1
-"""The largest ``BIGINT``: the first number that cannot be leased, because the counter must stay above it."""
+"""The largest ``BIGINT``: the first number that cannot be leased, because the counter has to stay above it."""
 
 _NAME_LENGTH = 100
 _ONE_CONNECTION = AssertionPool, SingletonThreadPool, StaticPool
 """Pools without a second connection for a thread, or with a database that no other connection sees."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_PAUSE_AWAY = 0.002, 0.02, 0.25
-"""Seconds between two attempts. The row is locked for a millisecond; a server that is away stays away for longer."""
+"""Seconds between two attempts. The row is locked for a millisecond; an unreachable server takes longer to return."""
 
-_random = random.SystemRandom()  # not the one of the application, which may be seeded
+_random = random.SystemRandom()  # not the application's generator, which may be seeded
 _inherited: list[Pool] = []
 """Pools of the parent process: the garbage collector would close their connections, and so disturb the parent."""
 
 
 def counter_table(name: str, schema: str | None = None) -> Table:
     """Return the table of counters: a row per sequence, with the first number that is not leased."""
-    from sqlalchemy.dialects import mysql, postgresql  # a third of the time to import this library
+    from sqlalchemy.dialects import mysql, postgresql  # takes a third of the import time of this library
 
     byte_string = (
         String(_NAME_LENGTH)
@@ -58,7 +58,7 @@ def counter_table(name: str, schema: str | None = None) -> Table:
 
 
 def checked_name(name: object) -> str:
-    """Return *name* if it differs from every other name on all databases; some ignore a trailing space."""
+    """Return *name* if all databases distinguish it from every other name; some ignore a trailing space."""
     if not (isinstance(name, str) and 1 <= len(name) <= _NAME_LENGTH and name.isascii() and name.isprintable()) or (
         name != name.strip()
     ):
@@ -115,15 +115,15 @@ class Lessor:
         return engine
 
     def leave_to_parent(self) -> None:
-        """After a fork, let the engine open connections of its own, as SQLAlchemy's documentation recommends."""
+        """After a fork, let the engine open new connections, as SQLAlchemy's documentation recommends."""
         if self._engine is not None:
             _inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
 
     def lease(self, count: int, timeout: float, deadline: float) -> range:
-        """Lease *count* numbers, or the last that are left, until *deadline*, *timeout* seconds after the call.
+        """Lease *count* numbers, or the last ones that are left, by *deadline*, *timeout* seconds after the call.
 
-        :raises LeaseNotAvailable: if others, or a lost connection, are still in the way then.
+        :raises LeaseNotAvailable: if other transactions, or a lost connection, prevent the lease until then.
         """
         pause, met = _FIRST_PAUSE, set[type[Exception]]()
         refusal: DBAPIError | None = None
@@ -144,7 +144,7 @@ class Lessor:
                 elif left <= 0:
                     raise self.not_available(timeout, error) from error
                 else:
-                    seconds = min(pause * _random.uniform(0.5, 1), left)  # so that those who met do not meet again
+                    seconds = min(pause * _random.uniform(0.5, 1), left)  # jitter: retries must not meet again
                     await_only(asyncio.sleep(seconds)) if self.is_async else time.sleep(seconds)
                     pause = min(pause * 2, _LONGEST_PAUSE_AWAY if isinstance(error, _Unreachable) else _LONGEST_PAUSE)
 
@@ -206,7 +206,7 @@ class Lessor:
         return is_locked or self._outcome(error) is not Outcome.FAILED
 
     def not_available(self, timeout: float, error: Exception | None = None) -> LeaseNotAvailable:
-        """Return the error for a lease that *error* has kept from succeeding within *timeout* seconds."""
+        """Return the error for a lease that *error* has prevented for *timeout* seconds."""
         reason = "the database does not answer; another transaction holds the row, or the pool has no connection"
         advice = "end the transaction that holds the row, let the pool have a connection more, or wait longer"
         if self.engine.dialect.name == "sqlite":
@@ -246,7 +246,7 @@ class Lessor:
 
 @contextmanager
 def _busy_at_once(connection: Connection) -> Generator[None]:
-    """Let SQLite report a lock at once, as NOWAIT does elsewhere, and refuse a database in memory."""
+    """Let SQLite report a lock at once, as NOWAIT does elsewhere, and refuse an in-memory database."""
     if connection.dialect.name != "sqlite":
         yield
         return
@@ -257,7 +257,7 @@ def _busy_at_once(connection: Connection) -> Generator[None]:
     try:
         yield
     finally:
-        if not connection.invalidated:  # after an interrupt
+        if not connection.invalidated:  # an interrupt invalidates it
             connection.exec_driver_sql(f"PRAGMA busy_timeout = {before}")
 
 

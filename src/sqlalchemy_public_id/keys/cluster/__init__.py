@@ -29,7 +29,7 @@ def cluster_of(column: Any) -> ColumnElement[int]:
     SELECT "user".id >> 48 AS anon_1, count(*) AS count_1
     FROM "user" GROUP BY "user".id >> 48
     """
-    # literals instead of parameters: PostgreSQL groups by the same expression only, and shifts by 32 bits
+    # literals instead of parameters: PostgreSQL needs the same expression in GROUP BY, and shifts by a 32-bit integer
     shifted: ColumnElement[int] = column.bitwise_rshift(literal_column(str(SEQUENCE_BITS), Integer()))
     return shifted
 
@@ -50,7 +50,7 @@ def in_cluster(column: Any, *clusters: int) -> ColumnElement[bool]:
     >>> print(in_cluster(User.id, 10))
     "user".id BETWEEN :id_1 AND :id_2
 
-    :raises ConfigurationError: without a cluster, or for an invalid number of a cluster.
+    :raises ConfigurationError: without a cluster, or for an invalid cluster number.
     """
     if not clusters:
         raise ConfigurationError("in_cluster() needs at least one cluster")

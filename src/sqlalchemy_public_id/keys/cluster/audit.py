@@ -23,11 +23,11 @@ _NEARLY_USED_UP = 0.9
 _BETWEEN = re.compile(r"NOT BETWEEN (\d+) AND (\d+)")
 _NAME = r"""(?:`(?:[^`]|``)+`|"(?:[^"]|"")+"|[^\s`".()]+)"""
 _DRAW = re.compile(rf"INSERT INTO (?:{_NAME}\.)?({_NAME}) \(\) VALUES")
-"""What takes a number from a counter in our trigger, after the schema of the counter."""
+"""The statement of the library's trigger that takes a number from the counter; the group is the counter's name."""
 
 
 class KeyProblem(NamedTuple):
-    """What a :class:`~sqlalchemy_public_id.audit.Finding` says after its table."""
+    """The contents of a :class:`~sqlalchemy_public_id.audit.Finding`, without its table."""
 
     column: str
     problem: Literal["key-range-nearly-full", "key-counter-outside", "keys-outside", "cluster-unknown"]
@@ -42,7 +42,8 @@ def cluster_problems(
     """Return the problems of the keys of the table *name*; ``None`` if no range limits them.
 
     PostgreSQL shows the limits of a sequence. All databases but SQLite show the counter of ``strategy="function"``, and
-    a trigger of ``enforce_range=True`` has its range. An ``AUTO_INCREMENT`` without one has to be in *clusters*.
+    a trigger of ``enforce_range=True`` contains its range. An ``AUTO_INCREMENT`` without such a trigger has to be in
+    *clusters*.
     """
     primary_key = primary_key_of(inspector, name, schema)
     if len(primary_key) != 1:
@@ -67,7 +68,7 @@ def cluster_problems(
 def problems_of(
     connection: Connection, name: str, schema: str | None, key: str, keys: Range, *, by_function: bool = False
 ) -> Iterator[KeyProblem]:
-    """Yield the problems of the rows, if *key* is to count within *keys*. Reads only the ends of its index."""
+    """Yield the problems of the rows whose *key* should be within *keys*. Reads only the ends of the index."""
     column_, dialect, cluster = table(name, column(key), schema=schema).c[key], connection.dialect.name, keys.cluster
     range_name = f"the range {keys.start} to {keys.last}" if cluster is None else f"cluster {cluster}"
     facts = {"start": keys.start, "last": keys.last, "cluster": cluster}
@@ -87,7 +88,7 @@ def problems_of(
             f'will be outside of the range; except on SQLite, use strategy="function" for rows of several clusters'
         )
         yield KeyProblem(key, "key-counter-outside", "error", message, {**facts, "value": largest})
-    # keys of other clusters come from a merge; cluster 0 makes keys only if it is this one
+    # keys of other clusters come from a merge; keys of cluster 0 are valid only if this is cluster 0
     strange = not_(inside) if cluster is None else column_ < min(1 << SEQUENCE_BITS, keys.start)
     outside = connection.scalar(select(func.min(column_)).where(strange))
     if outside is not None:
@@ -114,7 +115,7 @@ def _of_config(connection: Connection, inspector: Inspector, schema: str | None)
     try:
         (number,) = numbers
         return range_of(number)
-    except ValueError:  # no row, several, or one with a number that is none
+    except ValueError:  # no row, several rows, or an invalid number
         return None
 
 
@@ -133,12 +134,12 @@ def read_counter(connection: Connection, name: str, schema: str | None, key: str
 
 
 def read_key_range(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
-    """Return the range of a sequence of PostgreSQL, or elsewhere of a trigger; ``None`` if there is none."""
+    """Return the range of a sequence of PostgreSQL, or elsewhere of a trigger; ``None`` if there is no range."""
     if connection.dialect.name != "postgresql":
         match = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema))
         return None if match is None else Range(int(match[1]), int(match[2]) + 1)
     _, first, last = _sequence(connection, name, schema, key)
-    is_default = first == 1 and last in {2**31 - 1, 2**15 - 1, LAST_KEY}  # of PostgreSQL
+    is_default = first == 1 and last in {2**31 - 1, 2**15 - 1, LAST_KEY}  # PostgreSQL's defaults
     return None if is_default or first < 1 else Range(first, last + 1)
 
 

@@ -1,4 +1,4 @@
-"""Autogenerate for cluster keys: what comes with a table, what goes with it, and what changes."""
+"""Autogenerate for cluster keys: the operations for new, dropped and changed tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def replace_cluster_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: o
     """Add the operations of cluster keys for each table that is new, changed or dropped."""
     tables = {(table.schema, table.name): table for table in context.sorted_tables or ()}
     dropped = [op.to_table() for op in upgrade.ops if isinstance(op, DropTableOp)]
-    configured = {table.schema for table in (*tables.values(), *dropped) if is_config(table)}  # the others read nothing
+    configured = {table.schema for table in (*tables.values(), *dropped) if is_config(table)}  # the only ones to read
     ops: list[MigrateOperation] = []
     for op in upgrade.ops:
         if isinstance(op, DropTableOp) and op.schema in configured:
@@ -60,7 +60,7 @@ def ignore_cluster_default(
 
 
 def _op_for(column: Column[Any]) -> CreateClusterSequenceOp | SetClusterOp | None:
-    """Return the operation that makes cluster keys of *column*; ``None`` if it has no such keys."""
+    """Return the operation that sets up the cluster keys of *column*; ``None`` if it has none."""
     spec, table = cluster_spec(column), column.table
     if spec is None:
         return None
@@ -72,7 +72,7 @@ def _op_for(column: Column[Any]) -> CreateClusterSequenceOp | SetClusterOp | Non
 
 
 def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]:
-    """Return the operations that turn the keys of an existing table into those of *column*."""
+    """Return the operations that change the keys of an existing table to the settings of *column*."""
     op, table, connection = _op_for(column), column.table, context.connection
     assert connection is not None
     if op is None or not context.inspector.has_table(table.name, schema=table.schema):
@@ -92,12 +92,12 @@ def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]
 def _is_within(context: AutogenContext, connection: Connection, op: SetClusterOp) -> bool:
     """Return True if the counter has the limits that *op* would set, or if the database does not show them.
 
-    Without a guard, an ``AUTO_INCREMENT`` shows only whether it is below its range; on SQLite, not even this.
+    Without a guard, an ``AUTO_INCREMENT`` shows only whether it is below its range; on SQLite, not even that.
     """
     dialect = connection.dialect.name
     try:
         keys = op.keys(context.migration_context)
-    except ConfigurationError:  # each database has its own number, and this one has none
+    except ConfigurationError:  # each database has its own number, and none is configured here
         keys = None
     if dialect == "postgresql" or op.enforce_range:
         existing = read_key_range(connection, op.table, op.schema, op.column)
@@ -113,11 +113,11 @@ def _is_within(context: AutogenContext, connection: Connection, op: SetClusterOp
 
 
 def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperation]:
-    """Return the operations that drop a table and the counter of its cluster keys, so that a downgrade has both."""
+    """Return the operations that drop a table and the counter of its cluster keys; a downgrade restores both."""
     table, connection = op.to_table(), context.connection
     assert connection is not None
     if is_config(table) or (op.table_name.startswith(PREFIX) and set(table.columns.keys()) == {"number"}):
-        return []  # the config goes last; a counter, which is a table on MySQL, goes with its keys
+        return []  # the config is dropped last; a counter, which is a table on MySQL, with its keys
     keys = list(table.primary_key.columns)
     counter = read_counter(connection, op.table_name, op.schema, keys[0].name) if len(keys) == 1 else None
     if counter is None:

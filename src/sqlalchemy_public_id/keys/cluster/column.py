@@ -131,7 +131,7 @@ def cluster_spec(column: Column[Any]) -> ClusterSpec | None:
 def resolved(cluster: Cluster) -> int:
     """Return the number of *cluster*, a number or a function.
 
-    :raises ConfigurationError: unless it is one from 0 to 32767.
+    :raises ConfigurationError: unless it is a number from 0 to 32767.
     """
     try:
         return checked_cluster(cluster() if callable(cluster) else cluster)
@@ -143,7 +143,7 @@ def resolved(cluster: Cluster) -> int:
 
 
 def _on_attach(column: Column[Any], table: Table) -> None:
-    spec = cluster_spec(column)  # copies of a column come here too, each with a table of its own
+    spec = cluster_spec(column)  # also runs for copies of the column, each in another table
     if spec is None or not isinstance(table, Table):
         return
     table.dialect_options["sqlite"]["autoincrement"] = True
@@ -165,7 +165,7 @@ def _on_attach(column: Column[Any], table: Table) -> None:
         _send(connection, ddl(connection).drop_counter())
 
     def find_range(target: Table, connection: Connection, **kw: Any) -> None:
-        ranges[connection] = spec.keys()  # which raises without a cluster, so that no table is created
+        ranges[connection] = spec.keys()  # raises without a cluster, so that no table is created
 
     def begin_range(target: Table, connection: Connection, **kw: Any) -> None:
         counter, keys = ddl(connection), ranges.pop(connection)
@@ -179,7 +179,7 @@ def _on_attach(column: Column[Any], table: Table) -> None:
     event.listen(table, "after_create", create_sequence)
     event.listen(table, "after_drop", drop_counter)
     config = config_table(table.metadata, table.schema)
-    for name, listener in _CONFIG_LISTENERS.items():  # SQLAlchemy adds each of them once
+    for name, listener in _CONFIG_LISTENERS.items():  # SQLAlchemy adds each listener only once
         event.listen(config, name, listener)
     table.add_is_dependent_on(config)
 
@@ -192,7 +192,7 @@ def _config_listener(statements: Callable[[Config], list[str]]) -> Callable[...,
 
 
 _CONFIG_LISTENERS = {
-    "before_create": _config_listener(lambda _: []),  # which raises on SQLite
+    "before_create": _config_listener(lambda _: []),  # Config() raises on SQLite
     "after_create": _config_listener(Config.create_function),
     "after_drop": _config_listener(Config.drop_function),
 }

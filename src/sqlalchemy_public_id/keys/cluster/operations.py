@@ -4,7 +4,7 @@ The number of the cluster is an argument, or is set in ``env.py`` so that one mi
 
     context.configure(..., public_id_cluster=int(os.environ["CLUSTER"]))    # or a function that returns it
 
-The operations run inside the transaction of the revision, wait five seconds for a lock, and then raise
+The operations run inside the transaction of the revision. If they do not get a lock within five seconds, they raise
 :class:`~sqlalchemy_public_id.errors.LockNotAvailable`: run the migration again.
 """
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
 
 _PATIENCE = Patience(lock_timeout=5.0, attempts=1)
-"""Everything that uses the table queues behind a lock that is waited for. One attempt, because the transaction of the
-revision may have other locks meanwhile."""
+"""While an operation waits for its lock, all other statements on the table queue behind it. There is one attempt,
+because the transaction of the revision may hold other locks meanwhile."""
 
 
 @dataclass(eq=False)  # Alembic compares directives by identity
@@ -68,8 +68,8 @@ class ClusterOp(Directive):
                 raise LockNotAvailable(step=step, table=table, attempts=1, timeout=_PATIENCE.lock_timeout) from error
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        """Return the DDL, after a look at the table if there is a *connection*."""
-        raise NotImplementedError  # MigrateOperation is no abstract class
+        """Return the DDL. With a *connection*, check the table first."""
+        raise NotImplementedError  # MigrateOperation is not an abstract class
 
 
 @Operations.implementation_for(ClusterOp)
@@ -126,8 +126,8 @@ class CreateClusterSequenceOp(_KeyOp):
     Existing rows keep their keys. The counter begins after the largest sequence among them; the table is read once.
 
     :param sequence: the name of the counter, which is the first argument of ``cluster_key()``.
-    :raises sqlalchemy_public_id.ConfigurationError: on SQLite, which has no functions, for a key with less than 64
-        bits, and on MySQL and MariaDB for one without ``AUTO_INCREMENT``. A script (``--sql``) checks no columns.
+    :raises sqlalchemy_public_id.ConfigurationError: on SQLite, which has no functions, for a key with fewer than 64
+        bits, and on MySQL and MariaDB for a key without ``AUTO_INCREMENT``. A script (``--sql``) checks no columns.
     """
 
     name = "create_cluster_sequence"
@@ -163,12 +163,12 @@ class SetClusterOp(_KeyOp):
     :param cluster: the number of the cluster; by default, the one in ``env.py``, or else in the environment variable
         ``PUBLIC_ID_CLUSTER``.
     :param key_range: a range of keys instead of a cluster.
-    :param enforce_range: refuse other keys with a trigger, on MySQL, MariaDB and SQLite.
+    :param enforce_range: refuse keys outside of the range with a trigger, on MySQL, MariaDB and SQLite.
     :param keep_outside: accept existing rows without a cluster, or outside of *key_range*. (Rows of other clusters are
         always accepted.)
-    :raises sqlalchemy_public_id.ConfigurationError: if there are such rows, if the key has too few bits or no counter,
-        and for rows beyond the range if the counter continues from the largest key. A script (``--sql``) does not check
-        this.
+    :raises sqlalchemy_public_id.ConfigurationError: if there are such rows and *keep_outside* is False, if the key has
+        too few bits or no counter, and for rows beyond the range if the counter continues from the largest key. A
+        script (``--sql``) does not check this.
     """
 
     name = "set_cluster"
@@ -178,7 +178,7 @@ class SetClusterOp(_KeyOp):
     keep_outside: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        ClusterSpec(cluster=self.cluster, key_range=self.key_range)  # which checks them
+        ClusterSpec(cluster=self.cluster, key_range=self.key_range)  # the constructor checks them
 
     def keys(self, context: MigrationContext) -> Range:
         """Return the range that is set.
@@ -228,14 +228,14 @@ unset_cluster: Final = as_function(UnsetClusterOp)
 
 
 def _cluster(context: MigrationContext, number: int | None) -> Any:
-    """Return *number*, or else what env.py has: a number, a function, or nothing."""
+    """Return *number*, or else the setting of env.py: a number, a function, or ``None``."""
     return context.opts.get("public_id_cluster") if number is None else number
 
 
 def _check_column(connection: Connection, op: _KeyOp, last: int) -> None:
-    """Check that a key holds numbers up to *last*, and counts.
+    """Check that a key can hold numbers up to *last*, and that it autoincrements.
 
-    :raises ConfigurationError: if not, with the migration that changes it.
+    :raises ConfigurationError: if not; the message contains the operation that changes the column.
     """
     inspector, dialect, name, key = inspect(connection), connection.dialect.name, op.table, op.column
     columns = columns_of(inspector, name, op.schema) if inspector.has_table(name, schema=op.schema) else {}
@@ -243,15 +243,15 @@ def _check_column(connection: Connection, op: _KeyOp, last: int) -> None:
         there_are = f"it has: {', '.join(columns)}" if columns else "there is no such table"
         raise ConfigurationError(f"{name!r} has no column {key!r}; {there_are}")
     type_: Any = columns[key]["type"]
-    kind = type(getattr(type_, "data_type", type_)).__name__  # of a DOMAIN
+    kind = type(getattr(type_, "data_type", type_)).__name__  # the type of a DOMAIN
     is_large = dialect == "sqlite" or kind in {"BIGINT", "NUMERIC", "DECIMAL"} or last < 2**31
     counts, remedy = True, f"op.alter_column({name!r}, {key!r}, type_=sa.BigInteger())"
-    if dialect == "sqlite":  # which has no other catalog of it
+    if dialect == "sqlite":  # no other catalog shows it
         master = quoted_table("sqlite_master", op.schema, connection.dialect)
         query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
         counts = "AUTOINCREMENT" in str(connection.exec_driver_sql(query, (name,)).scalar()).upper()
         remedy = "create the table with sqlite_autoincrement=True"
-    elif dialect != "postgresql":  # which refuses a key without a sequence itself
+    elif dialect != "postgresql":  # PostgreSQL itself refuses a key without a sequence
         counts = bool(columns[key].get("autoincrement"))
         remedy = f"{remedy[:-1]}, existing_nullable=False, autoincrement=True)"
     if not is_large or not counts:

@@ -90,7 +90,7 @@ class CoprimeKey(Format):
         return self.step.entropy_bits
 
     def budget(self) -> Budget:
-        """Raise: these ids are counted, so they do not collide by chance.
+        """Raise an error: these ids are counted, so they do not collide by chance.
 
         :raises ConfigurationError: always.
         """
@@ -102,7 +102,7 @@ class CoprimeKey(Format):
     def number(self, public_id: object, field: str | None = None) -> int:
         """Return the number of *public_id* in the sequence.
 
-        :raises InvalidPublicId: if it is malformed, or of an older format that this one accepts.
+        :raises InvalidPublicId: if it is malformed, or an id of an older format that this one accepts.
         """
         return self.step.index(self._with_accepted(()).validate(public_id, field)[len(self._lead) :])
 
@@ -111,7 +111,7 @@ class CoprimeKey(Format):
         return self._lead + self.step.key(self.capacity * 2 // 3)
 
     def _make(self, count: int) -> list[str]:
-        # exactly so many: the allocator holds the numbers ahead, and drops them after a fork
+        # exactly *count* ids: the allocator keeps numbers in advance, and drops them after a fork
         try:
             if isinstance(self.allocator, str):
                 raise ConfigurationError(
@@ -120,11 +120,11 @@ class CoprimeKey(Format):
                 )
             blocks = [self.step.keys(block.start, len(block)) for block in self.allocator.take(count)]
         except PublicIdError as error:
-            unwrapped(error)  # SQLAlchemy would hide it in a column default
+            unwrapped(error)  # in a column default, SQLAlchemy would wrap it
             raise
         return [self._lead + text for texts in blocks for text in texts]
 
-    # --- a value
+    # --- value semantics
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
         same = [each for each in older if isinstance(each, CoprimeKey) and each._lead == self._lead]

@@ -39,7 +39,7 @@ class KeyedStep(KeySpace):
 
     :raises MissingExtra: if the cipher is not installed.
     :raises ConfigurationError: for invalid settings, such as fewer than a million keys, whose order could be found by
-        trying (draft of revision 1 of NIST SP 800-38G).
+        brute force (draft of revision 1 of NIST SP 800-38G).
     """
 
     alphabet: str
@@ -47,14 +47,14 @@ class KeyedStep(KeySpace):
     secret: bytes = field(repr=False)
     """16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256."""
     tweak: bytes = b""
-    """Distinguishes sequences with one secret, such as the name of the table. It is not secret."""
-    _cipher: ClassVar[FF1]  # each one has its own, set below; as a ClassVar it is no field
+    """Distinguishes sequences that share one secret: for example, the name of the table. It is not secret."""
+    _cipher: ClassVar[FF1]  # each object has its own, set below; a ClassVar is not a field
 
     def __post_init__(self) -> None:
         super().__post_init__()
         try:
             from ffx import FF1  # pyright: ignore[reportMissingTypeStubs]
-        except ImportError as error:  # of version 1 too, which has no FF1
+        except ImportError as error:  # also raised by version 1, which has no FF1
             raise MissingExtra("libffx", extra="keyed") from error
         try:
             for given in (self.secret, self.tweak):
@@ -71,7 +71,7 @@ class KeyedStep(KeySpace):
 
     @property
     def entropy_bits(self) -> float:
-        """The bits of a key. With *n* keys issued, one guess in ``size / n`` hits one."""
+        """The bits of a key. With *n* keys issued, one guess in ``size / n`` hits an issued key."""
         return self.length * math.log2(len(self.alphabet))
 
     def _text(self, index: int) -> str:

@@ -128,7 +128,7 @@ class CoprimeStep(KeySpace):
     **This is obfuscation, not encryption.** The difference of two consecutive keys is the step, which reveals every key
     before and after. If that matters, use :class:`~sqlalchemy_public_id.keys.coprime.keyed.KeyedStep`, or random ids.
 
-    Changing step, start, alphabet or length later can repeat issued keys; only a greater length cannot.
+    Changing step, start, alphabet or length later can repeat issued keys; only increasing the length cannot.
 
     >>> CoprimeStep("01234", 1, step=3, start=0).keys(0, 5)
     ['0', '3', '1', '4', '2']
@@ -148,7 +148,7 @@ class CoprimeStep(KeySpace):
     def __post_init__(self) -> None:
         super().__post_init__()
         size = self.size
-        # the default is never to be changed: it defines the keys of steps without a step
+        # the default must never change: it defines the keys of every CoprimeStep without an explicit step
         step = self._coprime((math.isqrt(5 * size * size) - size) // 2) if self.step is None else self.step
         start = step if self.start is None else self.start
         _check_number("step", step, ConfigurationError)

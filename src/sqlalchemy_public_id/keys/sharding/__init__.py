@@ -42,8 +42,8 @@ __all__ = ["ShardRouter"]
 class ShardRouter:
     """Determines the database of each row, stored or new.
 
-    :param shards: name → engine; asynchronous for ``AsyncSession(sync_session_class=ShardedSession)``. With
-        ``by="hash"``, their order matters, and new shards come last.
+    :param shards: name → engine; an ``AsyncEngine`` for ``AsyncSession(sync_session_class=ShardedSession)``. With
+        ``by="hash"``, their order matters, and new shards have to be added at the end.
     :param by: what determines the shard.
 
         ``"hash"``: the public id, see :func:`~sqlalchemy_public_id.keys.sharding.rules.bucket_of`. A generated id that
@@ -55,8 +55,9 @@ class ShardRouter:
 
         ``{range(1, 10**12): "north", …}`` or :class:`~sqlalchemy_public_id.keys.Ranges`: the key.
     :param place: a function that returns the shard of a new object, or model → function for some models. For these
-        models it replaces the hash or prefix, so ids determine no shard and all shards are queried; keys still do.
-        Without it, objects with keys from the database go to their parents' shard, or to shards in turn.
+        models it replaces the hash or prefix, so public ids determine no shard, and all shards are queried; keys still
+        determine the shard. Without it, objects with keys from the database go to their parents' shard, or to shards in
+        turn.
     :raises ConfigurationError: for invalid *by*, *shards* or *place*.
     """
 
@@ -153,7 +154,7 @@ class ShardRouter:
         possible = set(self._names)
         for column, values in conditions(getattr(context.statement, "whereclause", None), parameters):
             possible &= self._of_values(column, values)
-        if len(possible) == len(self._names) and context.is_select:  # of a relationship, maybe: lazy, or selectinload()
+        if len(possible) == len(self._names) and context.is_select:  # may be a lazy load or a selectinload()
             owner = context.lazy_loaded_from
             token = _token(owner) if owner is not None else context.execution_options.get("identity_token")
             possible = possible if token is None else {token}
@@ -180,8 +181,8 @@ class ShardRouter:
         if not self._rules and column is not None:
             key = mapper.get_property_by_column(column).key
             if state.identity is None and state.dict.get(key) is None:
-                state.dict.pop(key, None)  # None was assigned, which means that the id is to be made
-            # makes it if there is none; it is not replaced any more: another id would belong to another shard
+                state.dict.pop(key, None)  # an assigned None means that an id has to be made
+            # makes the id if there is none; the guard cannot replace it: another id would belong to another shard
             public_id = getattr(instance, key)
         shard = shard or self._of_model(mapper, public_id)
         if self._ranges and shard is None and not (len(values) == 1 and isinstance(values[0], int)):
@@ -197,7 +198,7 @@ class ShardRouter:
         return shard
 
     def _refuse_related_elsewhere(self, state: InstanceState[Any], shard: str) -> None:
-        # with a hash, the key of a row in another shard is that of a different row in this one
+        # with a hash, the key of a row in another shard belongs to a different row in this one
         name = state.class_.__name__
         for key, parent in () if self._rules else _parents(state):
             other = self.shard_of(parent)
@@ -268,7 +269,7 @@ class ShardRouter:
 
 
 def _forget(session: Session, instance: object) -> None:
-    inspect(instance).identity_token = None  # not stored; when it is added again, its id may differ
+    inspect(instance).identity_token = None  # not stored; its id may differ when the object is added again
 
 
 def _token(state: InstanceState[Any]) -> str | None:

@@ -31,7 +31,7 @@ def bucket_of(text: str, buckets: int) -> int:
 
 
 def jump(key: int, buckets: int) -> int:
-    """Return the bucket of the 64-bit number *key*. The division is one of doubles (IEEE 754), as in the paper."""
+    """Return the bucket of the 64-bit number *key*. The division uses doubles (IEEE 754), as in the paper."""
     bucket, following = 0, 0
     while following < buckets:
         bucket = following
@@ -43,7 +43,7 @@ def jump(key: int, buckets: int) -> int:
 def rules_of(by: object, shards: Sequence[str]) -> tuple[dict[Any, str], Ranges | None]:
     """Return the shard of each prefix or range of keys, and the ranges; both are empty for ``"hash"``.
 
-    :raises ConfigurationError: for an unknown shard, and for a *by* that is no rule.
+    :raises ConfigurationError: for an unknown shard, and for a *by* that is not a rule.
     """
     given = {keys: shard for shard, keys in by.items()} if isinstance(by, Ranges) else _mapping(by)
     rules: dict[Any, str] = {}
@@ -74,9 +74,9 @@ def require_shard(shard: object, shards: Sequence[str], what: str) -> str:
 
 
 def engines_of(shards: object) -> dict[str, Engine]:
-    """Return name → engine; the ``sync_engine`` of an asynchronous one."""
+    """Return name → engine; the ``sync_engine`` of an ``AsyncEngine``."""
     engines: dict[Any, Any] = {name: getattr(shard, "sync_engine", shard) for name, shard in _mapping(shards).items()}
-    # a name is a key of the identity map; the session tests its truth
+    # a name becomes an identity token; the session tests its truth
     are_right = [name and isinstance(name, str) and isinstance(engine, Engine) for name, engine in engines.items()]
     if not engines or not all(are_right):
         raise ConfigurationError(

@@ -43,7 +43,7 @@ def _values(other: Any, several: bool, parameters: Mapping[str, Any]) -> list[An
         (other,) = other.get_children()
     if not isinstance(other, BindParameter):
         return None
-    # the value of a name from the caller is unknown: Select.params() may set another one, which is not visible here
+    # the value of a named parameter is unknown: Select.params() may set another one, which is not visible here
     own: Any = cast("Any", other).effective_value if other.unique else None
     value: Any = parameters.get(other.key, own)
     if several:
