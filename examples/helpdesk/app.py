@@ -1,4 +1,4 @@
-"""The endpoints: they accept and return public ids, and show each user the rows of their organisation only."""
+"""The endpoints: they accept and return public ids, and show each user the rows of their organization only."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ Me = Annotated[User, Depends(get_user)]
 
 
 def own(model: type[Tag | Ticket | User]) -> Callable[..., ColumnElement[bool]]:
-    """Build a dependency that returns the condition for the rows of the user's organisation."""
+    """Build a dependency that returns the condition for the rows of the user's organization."""
 
     def condition(me: Me) -> ColumnElement[bool]:
-        return model.organisation_id == me.organisation_id
+        return model.organization_id == me.organization_id
 
     return condition
 
@@ -119,15 +119,15 @@ TicketPage = Annotated[
 
 async def find_tags(session: AsyncSession, me: User, ids: Iterable[TagId]) -> dict[str, Tag]:
     """Return the tags with these ids, by id; an unknown one is a 422 at the field."""
-    return await lookup.get_many(session, Tag, ids, where=Tag.organisation_id == me.organisation_id, field="tags")
+    return await lookup.get_many(session, Tag, ids, where=Tag.organization_id == me.organization_id, field="tags")
 
 
 async def new_tickets(session: AsyncSession, me: User, new: list[TicketIn]) -> list[Ticket]:
-    """Build tickets of the user's organisation."""
+    """Build tickets of the user's organization."""
     tags = await find_tags(session, me, (tag for ticket in new for tag in ticket.tags))
     return [
         Ticket(
-            organisation_id=me.organisation_id,
+            organization_id=me.organization_id,
             author=me,
             tags=[tags[tag] for tag in dict.fromkeys(ticket.tags)],
             **ticket.model_dump(exclude={"tags"}),
@@ -156,7 +156,7 @@ async def list_tags(page: TagPage) -> Any:
 
 @router.post("/tags", status_code=201, responses={**NO_JSON, 409: {"description": "There is a tag with this name."}})
 async def add_tag(session: Session, me: Me, new: TagIn) -> TagOut:
-    tag = Tag(organisation_id=me.organisation_id, name=new.name)
+    tag = Tag(organization_id=me.organization_id, name=new.name)
     session.add(tag)
     try:
         await session.commit()
@@ -193,7 +193,7 @@ async def put_ticket(session: Session, me: Me, ticket_id: TicketId, new: TicketI
     """
     (ticket,) = await new_tickets(session, me, [new])
     ticket.public_id = ticket_id
-    mine = Ticket.organisation_id == me.organisation_id
+    mine = Ticket.organization_id == me.organization_id
     ticket, created = await idempotency.insert_once(session, ticket, where=mine)
     await session.commit()
     response.status_code = 201 if created else 200

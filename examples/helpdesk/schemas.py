@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy_public_id.ext.fastapi import Matches
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 
-from .models import Comment, CommentId, Organisation, OrganisationId, Status, Tag, TagId, Ticket, TicketId, User, UserId
+from .models import Comment, CommentId, Organization, OrganizationId, Status, Tag, TagId, Ticket, TicketId, User, UserId
 
 NO_NUL = r"^[^\x00]*$"  # PostgreSQL stores no such character
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=NO_NUL)]
@@ -21,8 +21,8 @@ Tags = Annotated[list[TagId], Field(max_length=20)]
 Moment = Annotated[datetime, AfterValidator(lambda time: time.replace(tzinfo=timezone.utc))]
 
 
-class OrganisationOut(PublicModel, model=Organisation):
-    public_id: OrganisationId
+class OrganizationOut(PublicModel, model=Organization):
+    public_id: OrganizationId
     name: str
 
 
@@ -32,7 +32,7 @@ class UserOut(PublicModel, model=User):
 
 
 class MeOut(UserOut, model=User):
-    organisation: OrganisationOut
+    organization: OrganizationOut
 
 
 class TagIn(BaseModel):

@@ -39,7 +39,7 @@ def browser(pytestconfig: pytest.Config) -> Iterator[Chrome]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
-    """The helpdesk, served as its README says, with two organisations."""
+    """The helpdesk, served as its README says, with two organizations."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-W", "error", "-m", "examples.helpdesk", f"sqlite+aiosqlite:///{tmp_path}/desk.db"]

@@ -190,7 +190,7 @@ async def test_comments(desk: Desk) -> None:
 @pytest.mark.backend
 @story
 async def test_the_name_of_a_tag_that_exists(desk: Desk) -> None:
-    """It is a 409 within an organisation, and free in another one."""
+    """It is a 409 within an organization, and free in another one."""
     answers = [await client.post("/tags", json={"name": "urgent"}) for client in (desk.ada, desk.ada, desk.eve)]
 
     assert [answer.status_code for answer in answers] == [201, 409, 201]
@@ -217,7 +217,7 @@ async def test_requests_without_a_login(desk: Desk) -> None:
 
 @pytest.mark.backend
 @story
-async def test_rows_of_another_organisation(desk: Desk) -> None:
+async def test_rows_of_another_organization(desk: Desk) -> None:
     """Every way to name one gets the answer for one that does not exist, after as many statements."""
     (theirs, *_), (ours, *_) = await desk.ids(Ticket, "Difference & Sons"), await desk.ids(Ticket)
     (eve, *_), (their_tag, *_) = await desk.ids(User, "Difference & Sons"), await desk.ids(Tag, "Difference & Sons")
@@ -253,7 +253,7 @@ async def test_rows_of_another_organisation(desk: Desk) -> None:
 
 
 @story
-async def test_an_id_that_another_organisation_has_taken(desk: Desk) -> None:
+async def test_an_id_that_another_organization_has_taken(desk: Desk) -> None:
     """PUT cannot create it; whether contents are equal is not answered."""
     (theirs, *_) = await desk.ids(Ticket, "Difference & Sons")
     subject = (await desk.eve.get(f"/tickets/{theirs}")).json()["subject"]

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from invoicing import app as with_the_library
 from invoicing import by_hand
-from invoicing.models import Base, Customer, Organisation, PaymentId, Product
+from invoicing.models import Base, Customer, Organization, PaymentId, Product
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -35,7 +35,7 @@ MORE = {
 
 @dataclass
 class Sample:
-    """Rows of an organisation, and a customer of another one."""
+    """Rows of an organization, and a customer of another one."""
 
     ours: str
     customers: list[str]
@@ -44,12 +44,12 @@ class Sample:
 
 
 def sample_of(session: Session) -> Sample:
-    ours, others = Organisation(name="Ours"), Organisation(name="Others")
+    ours, others = Organization(name="Ours"), Organization(name="Others")
     session.add_all([ours, others])
     session.flush()
-    customers = [Customer(organisation_id=ours.id, name=name) for name in ("Ada", "Grace")]
-    products = [Product(organisation_id=ours.id, name=f"Product {n}", cents=100 * n) for n in range(5)]
-    stranger = Customer(organisation_id=others.id, name="Eve")
+    customers = [Customer(organization_id=ours.id, name=name) for name in ("Ada", "Grace")]
+    products = [Product(organization_id=ours.id, name=f"Product {n}", cents=100 * n) for n in range(5)]
+    stranger = Customer(organization_id=others.id, name="Eve")
     session.add_all([*customers, *products, stranger])
     session.commit()
     ids = [each.public_id for each in (*customers, *products)]
@@ -101,7 +101,7 @@ def test_answers_and_statements(engine: Engine, send: Callable[..., httpx.Respon
     def sender(app: FastAPI, sample: Sample) -> Request:
         def request(what: str, method: str, path: str, **options: Any) -> tuple[str, httpx.Response, int]:
             statements.clear()
-            response = send(app, method, path, headers={"X-Organisation": sample.ours}, **options)
+            response = send(app, method, path, headers={"X-Organization": sample.ours}, **options)
             return what, response, len(statements)
 
         return request

@@ -38,7 +38,7 @@ def test_lookups(session: Session, tenants: Tenants, statements: list[str], name
     our_id, ours, find = tenants.ours.id, tenants.ada.public_id, LOOKUPS[name]
     rows, where = {
         "condition": (User, {"where": tenants.where}),
-        "function": (User, {"where": lambda model: model.organisation_id == our_id}),
+        "function": (User, {"where": lambda model: model.organization_id == our_id}),
         "statement": (select(User).where(tenants.where), {}),
         "criteria": (select(User).options(with_loader_criteria(User, tenants.where)), {}),
     }[form]
@@ -62,7 +62,7 @@ def test_get_one_and_resolve(session: Session, tenants: Tenants) -> None:
     with pytest.raises(PublicIdNotFound, match="no User has"):
         lookup.get_one(session, select(User).where(tenants.where), tenants.eve.public_id)
     assert lookup.get_one(session, select(User).where(tenants.where), tenants.ada.public_id) is tenants.ada
-    ours = lambda model: model.organisation_id == tenants.ours.id  # noqa: E731  # as an application writes it
+    ours = lambda model: model.organization_id == tenants.ours.id  # noqa: E731  # as an application writes it
     assert lookup.resolve(session, tenants.eve.public_id, where=ours) is None
     assert lookup.resolve(session, tenants.ada.public_id, where=ours) is tenants.ada
 
@@ -74,7 +74,7 @@ def test_cursors(session: Session, tenants: Tenants, statements: list[str], orde
     One statement selects the rows behind a row of ours, and checks the cursor; by an order that may be NULL, two.
     """
     where, ours, theirs = tenants.where, tenants.ada.public_id, tenants.eve.public_id
-    session.add(bob := User(organisation=tenants.ours, name="Bob"))
+    session.add(bob := User(organization=tenants.ours, name="Bob"))
     session.commit()
     bob.public_id  # noqa: B018  loaded
     sent = []
@@ -97,7 +97,7 @@ def test_condition_of_the_model_for_an_alias(session: Session, tenants: Tenants,
     user = aliased(User)
     with pytest.raises(ConfigurationError, match=r"names User, but the statement selects an alias of it"):
         LOOKUPS[find](session, select(user), tenants.eve, {"where": tenants.where})
-    own = {"where": lambda entity: entity.organisation_id == tenants.ours.id}
+    own = {"where": lambda entity: entity.organization_id == tenants.ours.id}
     ours = [tenants.ada] if find == "page" else None  # a page does not name a row
     assert (LOOKUPS[find](session, select(user), tenants.eve, own) or None) == ours
     assert LOOKUPS[find](session, select(user), tenants.ada, own)
@@ -108,7 +108,7 @@ def test_condition_of_the_model_for_an_alias(session: Session, tenants: Tenants,
     assert (LOOKUPS[find](session, joined, tenants.eve, {"where": tenants.where}) or None) == ours
 
 
-@pytest.mark.parametrize("where", [True, "organisation_id = 1", User.organisation, User])
+@pytest.mark.parametrize("where", [True, "organization_id = 1", User.organization, User])
 def test_conditions_that_are_none(session: Session, tenants: Tenants, where: Any) -> None:
     """What Python has made of a condition, or anything else, is refused and selects nothing."""
     for find in LOOKUPS.values():
