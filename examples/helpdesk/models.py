@@ -17,7 +17,7 @@ TOKEN = tokens.Token(prefix="login")
 
 
 class Base(DeclarativeBase):
-    """The tables of this example."""
+    """The base class of the models in this example."""
 
 
 class OrganizationId(TypedId, prefix="organization"):
@@ -29,11 +29,11 @@ class UserId(TypedId, prefix="user"):
 
 
 class TagId(TypedId, prefix="tag", format=NanoId(length=8)):
-    """``tag_…``: short, because there are few."""
+    """``tag_…``; short, because there are few tags."""
 
 
 class TicketId(TypedId, prefix="ticket"):
-    """``ticket_…``: clients generate it too, so that a ticket can be sent twice."""
+    """``ticket_…``; clients can generate one, so that they can retry a request."""
 
 
 class CommentId(TypedId, prefix="comment"):
@@ -41,7 +41,7 @@ class CommentId(TypedId, prefix="comment"):
 
 
 def now() -> datetime:
-    """Return the time in UTC, in seconds: what every database stores as it is."""
+    """Return the current time in UTC, truncated to seconds, which every database stores unchanged."""
     return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None)
 
 
@@ -58,7 +58,7 @@ class User(PublicIdMixin[UserId], Base):
 
 
 class Login(Base):
-    """The token of a user, of which the database has the digest."""
+    """A token of a user; the database stores only its digest."""
 
     __tablename__ = "desk_login"
     id: Mapped[int] = bigint_key()

@@ -1,4 +1,4 @@
-"""Two organizations, and tickets of both."""
+"""Create and drop the tables, and build sample rows: two organizations with tickets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def tables(engine: AsyncEngine, rows: Iterable[Base] = ()) -> AsyncGenerat
 
 
 def some_rows(logins: dict[str, str]) -> list[Base]:
-    """Return two organizations with thirty tickets and three; put the name and the token of each user into *logins*."""
+    """Return two organizations with 30 and 3 tickets; store the token of each user in *logins*, by name."""
     rows: list[Base] = []
     for (organization_name, names), count in zip(USERS.items(), (30, 3), strict=True):
         organization = Organization(name=organization_name)

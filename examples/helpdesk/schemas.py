@@ -1,4 +1,4 @@
-"""Request and response models. A response model refuses a field that would show a key when it is declared."""
+"""Request and response models. Declaring a response model with a field that would show a key raises an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy_public_id.ext.pydantic import PublicModel
 
 from .models import Comment, CommentId, Organization, OrganizationId, Status, Tag, TagId, Ticket, TicketId, User, UserId
 
-NO_NUL = r"^[^\x00]*$"  # PostgreSQL stores no such character
+NO_NUL = r"^[^\x00]*$"  # PostgreSQL cannot store NUL in text
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=NO_NUL)]
 Subject = Annotated[str, Field(min_length=1, max_length=200, pattern=NO_NUL)]
 Remark = Annotated[str, Field(min_length=1, max_length=5000, pattern=NO_NUL)]
@@ -52,7 +52,7 @@ class TicketIn(BaseModel):
 
 
 class TicketChange(BaseModel):
-    subject: Subject = Field(default=None)  # only what is set is changed
+    subject: Subject = Field(default=None)  # only fields that are set are changed
     status: Status = Field(default=None)
     priority: Priority = Field(default=None)
     assignee_public_id: UserId | None = None

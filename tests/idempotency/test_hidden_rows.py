@@ -1,4 +1,4 @@
-"""``insert_once()`` in a session whose criteria hide the row that has the id."""
+"""``insert_once()`` in a session whose criteria hide the row with the id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.backend
 
 
 class SessionOfTenant(Session):
-    """Shows the rows of ``info["tenant"]`` alone."""
+    """Shows only the rows of the tenant in ``info["tenant"]``."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +48,9 @@ def test_row_of_another_tenant(
     organization: str,
     is_first: bool,
 ) -> None:
-    """The id of a row that the session does not show is a conflict, as that of a row with other contents is.
+    """The id of a row that the session hides is a conflict, like the id of a row with different contents.
 
-    Who guesses its contents, too, does not get the row. The transaction goes on.
+    A client that guesses the contents does not get the row, either. The transaction continues.
     """
     ours, theirs, public_id = tenants.ours.id, tenants.theirs.id, tenants.eve.public_id
     where = User.organization_id == ours if has_condition else None
@@ -77,7 +77,7 @@ def test_row_of_another_tenant(
 @pytest.mark.parametrize("as_function", [False, True], ids=["condition", "function"])
 @pytest.mark.parametrize("name", ["Eve", "another"])
 def test_repeated_insert_of_their_row(session: Session, tenants: Tenants, as_function: bool, name: str) -> None:
-    """With the id of a row of theirs, the error is one and the same for all contents: none of them is compared."""
+    """The error for the id of another tenant's row does not depend on the contents, which are not compared."""
     our_id, ours, theirs = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
     where: Any = (lambda model: model.organization_id == our_id) if as_function else tenants.where
     with pytest.raises(IdempotencyConflict, match="does not meet the condition") as caught:
@@ -95,7 +95,7 @@ def test_repeated_insert_of_their_row(session: Session, tenants: Tenants, as_fun
 
 
 def test_condition_of_a_repeated_insert(session: Session, tenants: Tenants) -> None:
-    """What is no condition is refused before anything is sent, also if the row would be new."""
+    """A ``where`` that is not a condition is rejected before anything is sent, even if the row would be new."""
     new = User(public_id=UNKNOWN, organization_id=tenants.ours.id, name="Bob")
     with pytest.raises(ConfigurationError, match="expected a condition such as User"):
         insert_once(session, new, where=True)

@@ -1,5 +1,5 @@
 """An invoicing service with tenants. ``by_hand`` is the same service without the library."""
-# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a function
 
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeAlias
@@ -70,7 +70,7 @@ class PaymentOut(PublicModel, model=Payment):
 
 
 def create_app(engine: Engine) -> FastAPI:
-    """Return the application, whose requests name their organization: who may do that is another matter."""
+    """Return the application. A header names the organization; authentication is out of scope here."""
     app = FastAPI()
     install(app)
 

@@ -1,8 +1,9 @@
-"""The service without the library, on the tables of the other one: what a careful author would write.
+"""The service without the library, on the same tables, as a careful author would write it.
 
-It retries no collision, has one order of pages and no way back in them, and compares no repetition with the row.
+It does not retry collisions, its pages have one order and no way back, and it does not compare a repeated request
+with the row.
 """
-# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a function
 
 import secrets
 from collections.abc import Iterator

@@ -35,7 +35,7 @@ class Organization(PublicIdMixin[OrganizationId], Base):
 
 
 class OfAnOrganization:
-    """What belongs to a tenant."""
+    """A mixin for rows that belong to an organization."""
 
     organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id), index=True)
 

@@ -81,8 +81,8 @@ def test_statements_for_an_assigned_id(
 
 
 def test_assigned_id_that_the_object_has(session: Session, tenants: Tenants) -> None:
-    """A form may send back the id of a row that is outside of the scope, if the object refers to it already."""
-    tenants.ticket.assignee = tenants.eve  # the program may
+    """A client may send back the id of a row outside the scope, if the object already refers to that row."""
+    tenants.ticket.assignee = tenants.eve  # the application may do this
     session.commit()
     tenants.ticket.assignee_public_id = tenants.eve.public_id
     session.commit()
@@ -95,7 +95,7 @@ def test_assigned_id_that_the_object_has(session: Session, tenants: Tenants) -> 
 
 
 def test_assigned_later(session: Session, tenants: Tenants) -> None:
-    """A stored object is compared by what it will have after the flush."""
+    """The scope is checked with the values that a stored object will have after the flush."""
     tenants.ticket.assignee_public_id = tenants.eve.public_id
     with pytest.raises(PublicIdNotFound):
         session.flush()
@@ -108,7 +108,7 @@ def test_assigned_later(session: Session, tenants: Tenants) -> None:
 
 
 def test_new_objects_of_one_flush(session: Session, tenants: Tenants) -> None:
-    """New users are compared as well, by the organization that they will have."""
+    """The scope of new users is checked, too, with the organization that they will have."""
     bob = User(organization=tenants.ours, name="Bob")
     mallory = User(organization=tenants.theirs, name="Mallory")
     session.add_all([bob, mallory])
@@ -122,7 +122,7 @@ def test_new_objects_of_one_flush(session: Session, tenants: Tenants) -> None:
 
 
 def test_condition_of_the_session(session: Session, tenants: Tenants) -> None:
-    """A scope may be a condition that is built of the session; what is no condition is refused."""
+    """A scope may be a function of the session that returns a condition; other results are rejected."""
     assign(session, Ticket(organization=tenants.ours, watcher_public_id=tenants.ada.public_id))
     session.add(Ticket(organization=tenants.ours, watcher_public_id=tenants.eve.public_id))
     with pytest.raises(PublicIdNotFound) as caught:
@@ -141,7 +141,7 @@ def test_condition_of_the_session(session: Session, tenants: Tenants) -> None:
 
 
 def test_references_with_a_scope_and_without(session: Session, tenants: Tenants, statements: Statements) -> None:
-    """The flush of many objects sends one SELECT for each condition; a scope holds for its own reference only."""
+    """The flush of many objects sends one SELECT per condition; a scope applies only to its own reference."""
     ours, ada, eve = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
     session.expunge_all()
     statements.clear()
@@ -155,7 +155,7 @@ def test_references_with_a_scope_and_without(session: Session, tenants: Tenants,
 
 
 def test_tenant_that_is_not_known(session: Session, tenants: Tenants) -> None:
-    """An object without its tenant before the flush is refused with what to set."""
+    """An object whose tenant is not set before the flush is rejected, and the error says what to set."""
     session.add(Ticket(assignee_public_id=tenants.ada.public_id))
     with pytest.raises(ConfigurationError, match="set organization_id, or the relationship"):
         session.flush()
@@ -167,7 +167,7 @@ def test_tenant_that_is_not_known(session: Session, tenants: Tenants) -> None:
 
 
 def test_tenant_that_a_collection_changes(session: Session, tenants: Tenants) -> None:
-    """The flush compares what it has written: a collection may have another foreign key than the object."""
+    """The flush checks the keys that it has written, because a collection may change the object's foreign key."""
     ticket = Ticket(organization_id=tenants.ours.id, assignee_public_id=tenants.ada.public_id)
     tenants.theirs.owned.append(ticket)
     with pytest.raises(PublicIdNotFound):
@@ -236,7 +236,7 @@ def test_other_ways_to_write(session: Session, tenants: Tenants, way: str) -> No
 
 
 def test_statement_without_the_shared_attribute(session: Session, tenants: Tenants) -> None:
-    """A row that does not have the attribute of the scope cannot be compared, and is refused."""
+    """A row without the attribute of the scope cannot be checked, and is rejected."""
     row = {"id": tenants.ticket.id, "assignee_public_id": tenants.ada.public_id}
     with pytest.raises(ConfigurationError, match="add it to each row"):
         session.execute(update(Ticket), [row])
@@ -244,7 +244,7 @@ def test_statement_without_the_shared_attribute(session: Session, tenants: Tenan
 
 @pytest.mark.parametrize("scope", ["tenant_id", ["organization_id", "of_owner"], "of_thing", "owner"])
 def test_scopes_that_cannot_work(scope: Any) -> None:
-    """A scope that names no column attribute of both models is refused when the mappers are configured."""
+    """A scope that is not a column attribute of both models is rejected when the mappers are configured."""
 
     class OtherBase(DeclarativeBase):
         metadata = MetaData()
@@ -268,7 +268,7 @@ def test_scopes_that_cannot_work(scope: Any) -> None:
 
 
 def test_other_id_of_a_new_row(session: Session, tenants: Tenants) -> None:
-    """The other id of a row that is new, too, is that of its object; reading it does not settle the scope."""
+    """The other id of a new row is read from its object; reading it does not skip the check of the scope."""
     bob = User(organization=tenants.ours, name="Bob")
     session.add_all([bob, ticket := Ticket(organization=tenants.ours, assignee_public_id=bob.public_id)])
     with session.no_autoflush:
@@ -285,7 +285,7 @@ def test_other_id_of_a_new_row(session: Session, tenants: Tenants) -> None:
 
 
 def test_key_that_the_program_has_set(session: Session, tenants: Tenants) -> None:
-    """The id of the row whose key the program has set is compared with the scope, whatever the session holds."""
+    """The scope is checked even if the application has set the key of the row, whatever the session holds."""
     tenants.ticket.assignee_id = tenants.eve.id
     tenants.ticket.assignee_public_id = tenants.eve.public_id
     with pytest.raises(PublicIdNotFound):
@@ -293,7 +293,7 @@ def test_key_that_the_program_has_set(session: Session, tenants: Tenants) -> Non
 
 
 def test_two_references_of_a_row_of_a_statement(session: Session, tenants: Tenants) -> None:
-    """Two references to one row, none, and the tenant as a reference are taken; references to two rows are refused."""
+    """Two references of a row may name one row, not two; ``None``, and the tenant as a reference, are accepted."""
     assign(session, bob := User(organization=tenants.ours, name="Bob"))
     row = {"organization_id": tenants.ours.id, "assignee_public_id": tenants.ada.public_id}
 
