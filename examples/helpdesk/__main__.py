@@ -20,8 +20,8 @@ def main(url: str, port: int) -> None:
     app = create_app(engine, lifespan=lambda _: tables(engine, rows))
     address = f"http://127.0.0.1:{port}/"
     print(f"The helpdesk is at {address}, its endpoints are at {address}docs. Sign in as one of", flush=True)
-    for organisation, names in USERS.items():
-        print(f"{names[0]}, of {organisation}: {address}#{logins[names[0]]}", flush=True)
+    for organization, names in USERS.items():
+        print(f"{names[0]}, of {organization}: {address}#{logins[names[0]]}", flush=True)
     uvicorn.run(app, port=port, log_level="warning")
 
 

@@ -1,4 +1,4 @@
-"""The endpoints: they accept and return public ids, and show each user the rows of their organisation only."""
+"""The endpoints. They accept and return only public ids, and show each user only the rows of their organization."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create_app(engine: AsyncEngine, **options: Any) -> FastAPI:
     return app
 
 
-# --- the session, the user, and what the user may see
+# --- the session, the user, and the rows that the user may see
 
 
 async def get_session(request: Request) -> AsyncIterator[AsyncSession]:
@@ -68,7 +68,7 @@ Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_
 
 
 async def get_user(session: Session, bearer: Bearer) -> User:
-    """Return the user whose token the request has. Each wrong token gets the same answer."""
+    """Return the user whose token the request carries. Every invalid token gets the same response."""
     text = bearer and bearer.credentials
     login = await tokens.get(session, Login, text, where=Login.expires_at > now(), options=[joinedload(Login.user)])
     if login is None:
@@ -80,10 +80,10 @@ Me = Annotated[User, Depends(get_user)]
 
 
 def own(model: type[Tag | Ticket | User]) -> Callable[..., ColumnElement[bool]]:
-    """Build a dependency that returns the condition for the rows of the user's organisation."""
+    """Build a dependency that returns the condition for the rows of the user's organization."""
 
     def condition(me: Me) -> ColumnElement[bool]:
-        return model.organisation_id == me.organisation_id
+        return model.organization_id == me.organization_id
 
     return condition
 
@@ -118,16 +118,16 @@ TicketPage = Annotated[
 
 
 async def find_tags(session: AsyncSession, me: User, ids: Iterable[TagId]) -> dict[str, Tag]:
-    """Return the tags with these ids, by id; an unknown one is a 422 at the field."""
-    return await lookup.get_many(session, Tag, ids, where=Tag.organisation_id == me.organisation_id, field="tags")
+    """Return a dictionary of the tags with these ids; an unknown id is a 422 that names the field."""
+    return await lookup.get_many(session, Tag, ids, where=Tag.organization_id == me.organization_id, field="tags")
 
 
 async def new_tickets(session: AsyncSession, me: User, new: list[TicketIn]) -> list[Ticket]:
-    """Build tickets of the user's organisation."""
+    """Build tickets of the user's organization."""
     tags = await find_tags(session, me, (tag for ticket in new for tag in ticket.tags))
     return [
         Ticket(
-            organisation_id=me.organisation_id,
+            organization_id=me.organization_id,
             author=me,
             tags=[tags[tag] for tag in dict.fromkeys(ticket.tags)],
             **ticket.model_dump(exclude={"tags"}),
@@ -156,7 +156,7 @@ async def list_tags(page: TagPage) -> Any:
 
 @router.post("/tags", status_code=201, responses={**NO_JSON, 409: {"description": "There is a tag with this name."}})
 async def add_tag(session: Session, me: Me, new: TagIn) -> TagOut:
-    tag = Tag(organisation_id=me.organisation_id, name=new.name)
+    tag = Tag(organization_id=me.organization_id, name=new.name)
     session.add(tag)
     try:
         await session.commit()
@@ -170,7 +170,7 @@ async def add_tag(session: Session, me: Me, new: TagIn) -> TagOut:
 
 @router.get("/tickets", response_model=Page[TicketOut])
 async def list_tickets(page: TicketPage) -> Any:
-    """List the tickets, newest first, or as sorted; with the public ids of their users, and their tags."""
+    """List the tickets with tags and the public ids of users, newest first unless the request sorts them."""
     return page
 
 
@@ -178,7 +178,7 @@ async def list_tickets(page: TicketPage) -> Any:
 async def add_tickets(
     session: Session, me: Me, new: Annotated[list[TicketIn], Body(min_length=1, max_length=100)]
 ) -> list[TicketOut]:
-    """Create several tickets with one SELECT for all assignees. A repeated request creates them again; use PUT."""
+    """Create several tickets with one SELECT for all assignees. A repeated request creates them again; PUT does not."""
     tickets = await new_tickets(session, me, new)
     session.add_all(tickets)
     await session.commit()
@@ -187,13 +187,13 @@ async def add_tickets(
 
 @router.put("/tickets/{ticket_id}", responses={201: {"model": TicketOut}, **NO_JSON})
 async def put_ticket(session: Session, me: Me, ticket_id: TicketId, new: TicketIn, response: Response) -> TicketOut:
-    """Create a ticket with an id from the client. After a timeout, send it again: it is created once.
+    """Create a ticket with an id from the client, which can retry after a timeout: the ticket is created once.
 
-    The status is 201 if it was created now, 200 if it exists, and 409 if it exists with other contents.
+    The status is 201 if this request created it, 200 if it exists, and 409 if it exists with different contents.
     """
     (ticket,) = await new_tickets(session, me, [new])
     ticket.public_id = ticket_id
-    mine = Ticket.organisation_id == me.organisation_id
+    mine = Ticket.organization_id == me.organization_id
     ticket, created = await idempotency.insert_once(session, ticket, where=mine)
     await session.commit()
     response.status_code = 201 if created else 200
@@ -207,7 +207,7 @@ async def show_ticket(session: Session, ticket: TicketRow) -> TicketOut:
 
 @router.patch("/tickets/{ticket_id}", responses=NO_JSON)
 async def change_ticket(session: Session, me: Me, ticket: TicketRow, change: TicketChange) -> TicketOut:
-    """Change what the body names, and nothing else."""
+    """Change only the fields that the body contains."""
     values = change.model_dump(exclude_unset=True)
     if "tags" in values:
         values["tags"] = list((await find_tags(session, me, change.tags)).values())

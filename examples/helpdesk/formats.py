@@ -1,4 +1,4 @@
-"""One id of each format, for the page that shows how much of it a double click selects."""
+"""One id of each format, for the page that shows how much of an id a double click selects."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ HYPHENATED = "a UUID with hyphens"
 
 
 def one_of_each() -> dict[str, str]:
-    """Return a new id of each format, by its name."""
+    """Return a dictionary of the names of the formats and a new id of each."""
     return {name: format.generate() for name, format in FORMATS.items()} | {HYPHENATED: str(uuid.uuid4())}

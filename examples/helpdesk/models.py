@@ -1,4 +1,4 @@
-"""Organisations, their users, tickets, comments and tags. Keys are integers and never leave the service."""
+"""Organizations, their users, tickets, comments and tags. Keys are integers and never leave the service."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TOKEN = tokens.Token(prefix="login")
 
 
 class Base(DeclarativeBase):
-    """The tables of this example."""
+    """The base class of the models in this example."""
 
 
-class OrganisationId(TypedId, prefix="organisation"):
-    """``organisation_…``"""
+class OrganizationId(TypedId, prefix="organization"):
+    """``organization_…``"""
 
 
 class UserId(TypedId, prefix="user"):
@@ -29,11 +29,11 @@ class UserId(TypedId, prefix="user"):
 
 
 class TagId(TypedId, prefix="tag", format=NanoId(length=8)):
-    """``tag_…``: short, because there are few."""
+    """``tag_…``; short, because there are few tags."""
 
 
 class TicketId(TypedId, prefix="ticket"):
-    """``ticket_…``: clients generate it too, so that a ticket can be sent twice."""
+    """``ticket_…``; clients can generate one, so that they can retry a request."""
 
 
 class CommentId(TypedId, prefix="comment"):
@@ -41,24 +41,24 @@ class CommentId(TypedId, prefix="comment"):
 
 
 def now() -> datetime:
-    """Return the time in UTC, in seconds: what every database stores as it is."""
+    """Return the current time in UTC, truncated to seconds, which every database stores unchanged."""
     return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None)
 
 
-class Organisation(PublicIdMixin[OrganisationId], Base):
-    __tablename__ = "desk_organisation"
+class Organization(PublicIdMixin[OrganizationId], Base):
+    __tablename__ = "desk_organization"
     name: Mapped[str] = mapped_column(String(100))
 
 
 class User(PublicIdMixin[UserId], Base):
     __tablename__ = "desk_user"
-    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id), index=True)
-    organisation: Mapped[Organisation] = relationship()
+    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id), index=True)
+    organization: Mapped[Organization] = relationship()
     name: Mapped[str] = mapped_column(String(100))
 
 
 class Login(Base):
-    """The token of a user, of which the database has the digest."""
+    """A token of a user; the database stores only its digest."""
 
     __tablename__ = "desk_login"
     id: Mapped[int] = bigint_key()
@@ -70,9 +70,9 @@ class Login(Base):
 
 class Tag(PublicIdMixin[TagId], Base):
     __tablename__ = "desk_tag"
-    __table_args__ = (UniqueConstraint("organisation_id", "name"),)
-    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
-    organisation: Mapped[Organisation] = relationship()
+    __table_args__ = (UniqueConstraint("organization_id", "name"),)
+    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id))
+    organization: Mapped[Organization] = relationship()
     name: Mapped[str] = mapped_column(String(40))
 
 
@@ -86,14 +86,14 @@ ticket_tag = Table(
 
 class Ticket(PublicIdMixin[TicketId], Base):
     __tablename__ = "desk_ticket"
-    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id), index=True)
-    organisation: Mapped[Organisation] = relationship()
+    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id), index=True)
+    organization: Mapped[Organization] = relationship()
     author_id: Mapped[int] = mapped_column(ForeignKey(User.id))
     author: Mapped[User] = relationship(foreign_keys=author_id)
     author_public_id: Mapped[UserId] = public_ref("author")
     assignee_id: Mapped[int | None] = mapped_column(ForeignKey(User.id), index=True)
     assignee: Mapped[User | None] = relationship(foreign_keys=assignee_id)
-    assignee_public_id: Mapped[UserId | None] = public_ref("assignee", scope="organisation_id")
+    assignee_public_id: Mapped[UserId | None] = public_ref("assignee", scope="organization_id")
     subject: Mapped[str] = mapped_column(String(200))
     status: Mapped[Status] = mapped_column(default="open")
     priority: Mapped[int] = mapped_column(default=2)

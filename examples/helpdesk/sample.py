@@ -1,4 +1,4 @@
-"""Two organisations, and tickets of both."""
+"""Create and drop the tables, and build sample rows: two organizations with tickets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from .models import TOKEN, Base, Comment, Login, Organisation, Tag, Ticket, User, now
+from .models import TOKEN, Base, Comment, Login, Organization, Tag, Ticket, User, now
 
 USERS = {"Analytical Engines": ["Ada", "Grace", "Mary"], "Difference & Sons": ["Eve", "Charles"]}
 SUBJECTS = ["The printer is on fire", "Cannot sign in", "Invoice is wrong", "How do I export?", "Bernoulli numbers"]
@@ -32,20 +32,20 @@ async def tables(engine: AsyncEngine, rows: Iterable[Base] = ()) -> AsyncGenerat
 
 
 def some_rows(logins: dict[str, str]) -> list[Base]:
-    """Return two organisations with thirty tickets and three; put the name and the token of each user into *logins*."""
+    """Return two organizations with 30 and 3 tickets; store the token of each user in *logins*, by name."""
     rows: list[Base] = []
-    for (organisation_name, names), count in zip(USERS.items(), (30, 3), strict=True):
-        organisation = Organisation(name=organisation_name)
-        users = [User(organisation=organisation, name=name) for name in names]
-        tags = [Tag(organisation=organisation, name=name) for name in ("billing", "bug", "question")]
-        rows += [organisation, *users, *tags]
+    for (organization_name, names), count in zip(USERS.items(), (30, 3), strict=True):
+        organization = Organization(name=organization_name)
+        users = [User(organization=organization, name=name) for name in names]
+        tags = [Tag(organization=organization, name=name) for name in ("billing", "bug", "question")]
+        rows += [organization, *users, *tags]
         for user in users:
             issued = TOKEN.issue()
             logins[user.name] = issued.reveal()
             rows.append(Login(user=user, token=issued.digest, expires_at=now() + timedelta(days=1)))
         for number in range(count):
             ticket = Ticket(
-                organisation=organisation,
+                organization=organization,
                 author=users[number % len(users)],
                 assignee=users[number // 3 % len(users)] if number % 4 else None,
                 subject=f"{SUBJECTS[number % 5]}, no. {number + 1}",

@@ -1,4 +1,4 @@
-"""Request and response models. A response model refuses a field that would show a key when it is declared."""
+"""Request and response models. Declaring a response model with a field that would show a key raises an error."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy_public_id.ext.fastapi import Matches
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 
-from .models import Comment, CommentId, Organisation, OrganisationId, Status, Tag, TagId, Ticket, TicketId, User, UserId
+from .models import Comment, CommentId, Organization, OrganizationId, Status, Tag, TagId, Ticket, TicketId, User, UserId
 
-NO_NUL = r"^[^\x00]*$"  # PostgreSQL stores no such character
+NO_NUL = r"^[^\x00]*$"  # PostgreSQL cannot store NUL in text
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=NO_NUL)]
 Subject = Annotated[str, Field(min_length=1, max_length=200, pattern=NO_NUL)]
 Remark = Annotated[str, Field(min_length=1, max_length=5000, pattern=NO_NUL)]
@@ -21,8 +21,8 @@ Tags = Annotated[list[TagId], Field(max_length=20)]
 Moment = Annotated[datetime, AfterValidator(lambda time: time.replace(tzinfo=timezone.utc))]
 
 
-class OrganisationOut(PublicModel, model=Organisation):
-    public_id: OrganisationId
+class OrganizationOut(PublicModel, model=Organization):
+    public_id: OrganizationId
     name: str
 
 
@@ -32,7 +32,7 @@ class UserOut(PublicModel, model=User):
 
 
 class MeOut(UserOut, model=User):
-    organisation: OrganisationOut
+    organization: OrganizationOut
 
 
 class TagIn(BaseModel):
@@ -52,7 +52,7 @@ class TicketIn(BaseModel):
 
 
 class TicketChange(BaseModel):
-    subject: Subject = Field(default=None)  # only what is set is changed
+    subject: Subject = Field(default=None)  # only fields that are set are changed
     status: Status = Field(default=None)
     priority: Priority = Field(default=None)
     assignee_public_id: UserId | None = None

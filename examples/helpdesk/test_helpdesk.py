@@ -18,7 +18,7 @@ from sqlalchemy_public_id.ext.fastapi import lint_app
 
 
 def test_a_ticket(tmp_path: Path) -> None:
-    """A client generates the id of a ticket and sends the ticket twice; the list has one, and another tenant none."""
+    """A ticket that a client sends twice with an id it generated is created once; another tenant cannot see it."""
 
     async def story() -> None:
         engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/desk.db")
@@ -44,7 +44,7 @@ def test_a_ticket(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_folder(tmp_path: Path) -> None:
-    """The folder can be copied into another project: it imports nothing of this one but the library."""
+    """The folder can be copied into another project, because it imports nothing from this one except the library."""
     folder = Path(__file__).parent
     shutil.copytree(folder, tmp_path / "our_desk", ignore=shutil.ignore_patterns("test_*", "__pycache__"))
     program = "import sys, our_desk.app, our_desk.sample; print('examples' in sys.modules)"

@@ -66,7 +66,7 @@ class Demo:
             print(str(CreateIndex(index).compile(self.engine)))
 
     def write(self) -> None:
-        """Write rows in every way."""
+        """Write rows in every supported way."""
         session = self.session
         nina = Artist(name=ARTISTS[0])
         early = nina.public_id
@@ -155,7 +155,7 @@ class Demo:
         self.check("the artist is found", lookup.get_one(session, Artist, artist.public_id) is artist)
 
     def refuse(self) -> None:
-        """Show the errors for mistakes, which are raised before a statement is sent."""
+        """Show the errors that mistakes raise before a statement is sent."""
         artist = self.session.scalars(select(Artist).limit(1)).one()
         album = self.session.scalars(select(Album).limit(1)).one()
         mistyped = album.public_id[:-2] + ("0" if album.public_id[-2] != "0" else "1") + album.public_id[-1]
@@ -173,7 +173,7 @@ class Demo:
         self.console.print(shown)
 
     def verdict(self) -> int:
-        """Compare every object with its row; return 0 if all agree."""
+        """Check that every row has a unique public id, which finds the row; return 0 if no check failed."""
         for model in (Artist, Album, Locker):
             self.session.expire_all()
             rows = self.session.scalars(select(model)).all()
@@ -193,7 +193,7 @@ class Demo:
         return self.session.scalar(select(func.count()).select_from(model)) or 0
 
     def check(self, claim: str, holds: bool) -> None:
-        """Remember *claim* if it does not hold."""
+        """Record *claim* as a failure if it does not hold."""
         if not holds:
             self.failures.append(claim)
 

@@ -9,7 +9,7 @@ from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId
 
 
 class Base(DeclarativeBase):
-    """The tables of this example."""
+    """The base class of the models in this example."""
 
 
 class ArtistId(TypedId, prefix="art"):
@@ -31,7 +31,7 @@ class Album(PublicIdMixin, Base):
 
 
 class Locker(PublicIdMixin, Base):
-    """Thirty-six lockers with one-character ids: a space that fills up."""
+    """A locker with a one-character id: after 36 rows, no id is left."""
 
     __tablename__ = "demo_locker"
     __public_id__ = NanoId(length=1)

@@ -1,4 +1,4 @@
-"""The twins of lookup, bulk and others for ``AsyncSession``, with every asynchronous driver."""
+"""The ``AsyncSession`` versions of ``lookup``, ``bulk`` and other modules, with every asynchronous driver."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Story = Callable[[AsyncSession], Awaitable[None]]
 
 @pytest.fixture
 def run(async_engine: AsyncEngine) -> Callable[[Story], None]:
-    """Run a story with a session, on a database with one writer of two books."""
+    """Return a function that runs a story with a session, on a database with one writer of two books."""
 
     async def with_rows(session: AsyncSession, story: Story) -> None:
         ada = Writer(name="Ada", public_id=ADA)
@@ -84,7 +84,7 @@ def run(async_engine: AsyncEngine) -> Callable[[Story], None]:
     ids=["bulk", "idempotency", "lookup"],
 )
 def test_same_names(twin: Any, original: Any) -> None:
-    """Each function has its twin, which takes what it takes."""
+    """Each function has an asynchronous version with the same parameters."""
     functions = {name for name in original.__all__ if inspect.isfunction(getattr(original, name))}
 
     assert functions
@@ -94,7 +94,7 @@ def test_same_names(twin: Any, original: Any) -> None:
 
 
 def test_scoped_session(run: Callable[[Story], None], async_engine: AsyncEngine) -> None:
-    """An ``async_scoped_session`` stands for the session that it has, in every function."""
+    """Every function accepts an ``async_scoped_session`` and uses its current session."""
 
     async def story(session: AsyncSession) -> None:
         scoped: Any = async_scoped_session(async_sessionmaker(async_engine), scopefunc=asyncio.current_task)
@@ -153,7 +153,7 @@ AWAITED: dict[str, Callable[[Any], Awaitable[Any]]] = {
     ids=["None", "Session", "scoped_session", "AsyncConnection"],
 )
 def test_what_is_no_asynchronous_session(name: str, wrong: Any, message: str) -> None:
-    """What is awaited takes asynchronous sessions, and says so of everything else."""
+    """Every asynchronous function rejects other sessions with an error that says what to pass."""
 
     async def wait() -> None:
         await AWAITED[name](wrong)
@@ -163,7 +163,7 @@ def test_what_is_no_asynchronous_session(name: str, wrong: Any, message: str) ->
 
 
 def test_more_ids_than_parameters(run: Callable[[Story], None]) -> None:
-    """Forty thousand ids are more than most drivers take as parameters."""
+    """Lookups accept 40,000 ids, more than most drivers accept as parameters."""
 
     async def story(session: AsyncSession) -> None:
         asked = [f"{number:012}" for number in range(40_000)] + BOOKS
@@ -176,7 +176,7 @@ def test_more_ids_than_parameters(run: Callable[[Story], None]) -> None:
 
 @pytest.mark.parametrize("rows", [1, 300])
 def test_bulk_insert(run: Callable[[Story], None], rows: int) -> None:
-    """Objects get their keys and ids, also where the ids collide, and what was pending before is written first."""
+    """Inserted objects get their keys and ids, even after collisions; objects that were pending are flushed, too."""
 
     async def story(session: AsyncSession) -> None:
         pending = Writer(name="pending")
@@ -195,7 +195,7 @@ def test_bulk_insert(run: Callable[[Story], None], rows: int) -> None:
 
 
 def test_insert_many(run: Callable[[Story], None]) -> None:
-    """An asynchronous iterable is read batch by batch; ``progress`` is awaited, and has to be a function."""
+    """``insert_many()`` reads an asynchronous iterable in batches, awaits ``progress``, and rejects a non-function."""
 
     async def story(session: AsyncSession) -> None:
         taken: list[Book] = []

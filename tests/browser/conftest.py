@@ -1,4 +1,4 @@
-"""A real browser, found by ``tools/chromium``, and the helpdesk as a program of its own."""
+"""Fixtures for a real browser, found by ``tools/chromium``, and for the helpdesk in its own process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def browser(pytestconfig: pytest.Config) -> Iterator[Chrome]:
-    """Chromium, without a window. Where there is none, ``--require-all-databases`` makes that a failure."""
+    """Yield headless Chromium. Without it, tests are skipped, or fail with ``--require-all-databases``."""
     found = subprocess.run([sys.executable, ROOT / "tools/chromium", "paths"], capture_output=True, text=True)
     if found.returncode:
         missing = "no Chromium was found: run tools/chromium up"
@@ -39,7 +39,7 @@ def browser(pytestconfig: pytest.Config) -> Iterator[Chrome]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
-    """The helpdesk, served as its README says, with two organisations."""
+    """Yield the helpdesk with two organizations, started as its README says."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-W", "error", "-m", "examples.helpdesk", f"sqlite+aiosqlite:///{tmp_path}/desk.db"]

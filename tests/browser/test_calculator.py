@@ -1,4 +1,4 @@
-"""The calculator of the documentation, in a real browser, against the library."""
+"""The calculator of the documentation in a real browser, compared with the library."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ALPHABETS = {
 
 @pytest.fixture(scope="module")
 def page(browser: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """A page with the calculator alone."""
+    """Yield the browser with a page that contains only the calculator."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "calculator.js").write_bytes((STATIC / "calculator.js").read_bytes())
     script = (
@@ -74,7 +74,7 @@ def test_alphabets(page: Chrome, name: str) -> None:
 @pytest.mark.parametrize("length", [6, 8, 12, 16, 21])
 @pytest.mark.parametrize("alphabet", [BASE36, URLSAFE64])
 def test_arithmetic(page: Chrome, alphabet: str, length: int) -> None:
-    """Numbers and chances agree with the library's exact ones to a part in a thousand."""
+    """Numbers of ids and probabilities differ from the library's exact values by at most one part in a thousand."""
     budget = NanoId(length=length, alphabet=alphabet).budget()
 
     ids = [call(page, "idsAt", chance, len(alphabet), length) for chance in (0.01, 0.5)]
@@ -85,7 +85,7 @@ def test_arithmetic(page: Chrome, alphabet: str, length: int) -> None:
 
 
 def test_what_is_shown(page: Chrome) -> None:
-    """The default is the table of the page beside it."""
+    """By default, the calculator shows the figures of the table beside it."""
     page.refresh()
     rows = page.find_element(By.CSS_SELECTOR, ".result").text
 
@@ -107,7 +107,7 @@ FORMATS: list[tuple[Format, str]] = [
 
 @pytest.mark.parametrize(("format", "name"), FORMATS, ids=[name for _, name in FORMATS])
 def test_inspected_ids(page: Chrome, format: Format, name: str) -> None:
-    """The format of an id is among those that are named, with its prefix, and with the time that the library finds."""
+    """The calculator names the format of an id, its prefix, and the time that the library reads from it."""
     public_id = format.generate()
     shown = call(page, "inspect", public_id)
     times = dict(shown["facts"])
@@ -120,5 +120,5 @@ def test_inspected_ids(page: Chrome, format: Format, name: str) -> None:
 
 
 def test_what_is_no_id(page: Chrome) -> None:
-    """Other text has no format."""
+    """The calculator names no format for other text."""
     assert [text for text in ("", "?", "É", "a b", "x" * 100) if call(page, "inspect", text)["facts"] != []] == []

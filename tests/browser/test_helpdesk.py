@@ -1,4 +1,4 @@
-"""The page of the helpdesk, in a real browser: what it shows and does in each of its states."""
+"""The helpdesk page in a real browser, in each of its states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTHS = [390, 1280]
 
 
 class Page:
-    """The page in a window of some width."""
+    """The helpdesk page in the browser."""
 
     def __init__(self, browser: Chrome, program: Program) -> None:
         self.browser, self.program = browser, program
@@ -72,7 +72,7 @@ def page(browser: Chrome, program: Program) -> Page:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_signing_in_and_out(page: Page, width: int) -> None:
-    """Without a token there is a form; a wrong token is refused there; signing out forgets the right one."""
+    """Without a token, the page shows a form, which rejects a wrong token; signing out discards the token."""
     link = page.program.links["Ada"]
     address, _, token = link.partition("#")
     page.open(address, width)
@@ -95,7 +95,7 @@ def test_signing_in_and_out(page: Page, width: int) -> None:
 
 
 def test_a_link_with_a_token(page: Page) -> None:
-    """The token is taken out of the address; a link of another user replaces it in an open page."""
+    """The page removes the token from the URL; following another user's link replaces the token in the open page."""
     page.open(page.program.links["Ada"])
     assert "#" not in page.browser.current_url
     page.browser.get(page.program.links["Eve"])
@@ -104,7 +104,7 @@ def test_a_link_with_a_token(page: Page) -> None:
 
 
 def test_more_tickets(page: Page) -> None:
-    """The button goes on behind the last ticket, and goes away when there are no more."""
+    """The button loads the tickets after the last one, and disappears when there are no more."""
     page.open(page.program.links["Ada"])
     assert page.find("#count").text == "20 of 30"
     page.find("#more").click()
@@ -115,7 +115,7 @@ def test_more_tickets(page: Page) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_filters_and_the_empty_list(page: Page, width: int) -> None:
-    """Filters narrow the list; if nothing is left, a button shows everything again."""
+    """Filters narrow the list; if no ticket matches, a button resets them."""
     page.open(page.program.links["Ada"], width)
     page.choose("#status", "closed")
     page.until("document.querySelector('#count').textContent === '10 of 10'")
@@ -130,7 +130,7 @@ def test_filters_and_the_empty_list(page: Page, width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_new_ticket(page: Page, width: int) -> None:
-    """A ticket is created once, however often it is sent, and stands first in the list."""
+    """A ticket is created once, however often the form is submitted, and comes first in the list."""
     page.open(page.program.links["Ada"], width)
     page.find("#new").click()
     page.find("#ticket [name=subject]").send_keys("Tea is cold <b>")
@@ -148,7 +148,7 @@ def test_a_new_ticket(page: Page, width: int) -> None:
 
 
 def test_a_change_and_a_comment(page: Page) -> None:
-    """The dialog shows a ticket and its comments, and saves what is changed in it."""
+    """The dialog shows a ticket and its comments, adds a comment, and saves changes."""
     page.open(page.program.links["Ada"])
     page.find("#tickets li button").click()
     page.until("document.querySelectorAll('#comments li').length === 1")
@@ -165,7 +165,7 @@ def test_a_change_and_a_comment(page: Page) -> None:
 
 
 def test_what_the_service_refuses(page: Page) -> None:
-    """A refusal stands beside the form, which keeps what was typed."""
+    """An error is shown beside the form, which keeps the input."""
     page.open(page.program.links["Ada"])
     page.find("#new").click()
     subject = page.find("#ticket [name=subject]")
@@ -178,7 +178,7 @@ def test_what_the_service_refuses(page: Page) -> None:
 
 
 def test_a_service_that_has_gone(page: Page) -> None:
-    """The list shows the error, with a button that tries again."""
+    """If the service cannot be reached, the list shows the error and a retry button."""
     page.open(page.program.links["Ada"])
     page.program.end()
     page.choose("#status", "open")
@@ -193,7 +193,7 @@ def test_a_service_that_has_gone(page: Page) -> None:
 
 @pytest.fixture
 def formats(page: Page) -> Page:
-    """The page with its table of formats."""
+    """Return the page with its table of formats open."""
     page.open(page.program.links["Ada"])
     page.find("summary").click()
     return page
@@ -217,12 +217,12 @@ def test_only_a_part_of_a_hyphenated_uuid(formats: Page) -> None:
 
 
 def test_the_id_of_a_ticket(page: Page) -> None:
-    """A double click selects and copies it."""
+    """A double click on the id of a ticket selects and copies it."""
     page.open(page.program.links["Ada"])
     element = page.find("#tickets code")
     assert element.text.startswith("ticket_")
     assert page.selected(element) == {element.text}
-    # a browser without a window has no clipboard that others can read
+    # the test cannot read the clipboard of a headless browser
     page.browser.execute_script("navigator.clipboard.writeText = async (text) => { window.copied = text }")
     page.selected(element)
     page.until(f"window.copied === '{element.text}' && !document.querySelector('#copied').hidden")

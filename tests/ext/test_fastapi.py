@@ -1,5 +1,5 @@
-"""``by_public_id()``: rows for the paths of a FastAPI application, and the session that they are in."""
-# FastAPI reads the annotations of routes, which name what is local to a test: they must not be put off
+"""``by_public_id()``: rows for the path parameters of a FastAPI application, and the session that loads them."""
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a test
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -81,7 +81,7 @@ def fill(session: Session) -> None:
 
 @pytest.fixture
 def clients(engine: Engine, create: Callable[[MetaData], None]) -> Engine:
-    """A database with two clients."""
+    """Return an engine whose database has two clients."""
     create(Base.metadata)
     with Session(engine) as session:
         fill(session)
@@ -90,7 +90,7 @@ def clients(engine: Engine, create: Callable[[MetaData], None]) -> Engine:
 
 @pytest.fixture
 def get_session(clients: Engine) -> Callable[[], Iterator[Session]]:
-    """The dependency of an application that gives a session."""
+    """Return a dependency that yields a session."""
 
     def get_session() -> Iterator[Session]:
         with Session(clients) as session:
@@ -100,12 +100,12 @@ def get_session(clients: Engine) -> Callable[[], Iterator[Session]]:
 
 
 def nowhere() -> Iterator[Session]:
-    """The dependency of an application that has no database."""
+    """Yield a session without a database."""
     yield Session()
 
 
 def shop(get_session: Any, **options: Any) -> FastAPI:
-    """An application that shows clients, by a dependency with these options."""
+    """Return an application that shows clients, using ``by_public_id()`` with these options."""
     app = FastAPI()
 
     @app.get("/clients/{client_id}")
@@ -119,7 +119,7 @@ def shop(get_session: Any, **options: Any) -> FastAPI:
 
 
 def test_no_row(get_session: Any, statements: Statements) -> None:
-    """An unknown id and a malformed one are 404, with the same words; the malformed one is not sent to the database."""
+    """Unknown and malformed ids get the same 404; a malformed id is not sent to the database."""
     unknown, *malformed = asked(shop(get_session), f"/clients/{UNKNOWN}", *(f"/clients/{text}" for text in MALFORMED))
 
     assert (unknown.status_code, unknown.json()) == (404, {"detail": "no such Client"})
@@ -128,7 +128,7 @@ def test_no_row(get_session: Any, statements: Statements) -> None:
 
 
 def test_malformed_as_422(get_session: Any) -> None:
-    """By option, a malformed id is 422 and says why; an unknown one stays 404."""
+    """With ``malformed=422``, a malformed id is a 422 with the reason; an unknown one is still a 404."""
     unknown, malformed = asked(shop(get_session, malformed=422), f"/clients/{UNKNOWN}", "/clients/1")
     (error,) = malformed.json()["detail"]
 
@@ -138,7 +138,7 @@ def test_malformed_as_422(get_session: Any) -> None:
 
 
 def test_names(get_session: Any) -> None:
-    """The parameter is called like the model, or as is said; the attribute is the one that is said."""
+    """The path parameter is named after the model, or by ``param``; ``attribute`` chooses the public id."""
     app = FastAPI()
 
     @app.get("/parcels/{big_parcel_id}")
@@ -163,7 +163,7 @@ def test_names(get_session: Any) -> None:
 
 
 def current(x_client: Annotated[str | None, Header()] = None) -> str:
-    """Who asks."""
+    """Return the name of the client that sends the request."""
     if x_client is None:
         raise HTTPException(401)
     return x_client
@@ -174,7 +174,7 @@ def own(name: Annotated[str, Depends(current)]) -> Any:
 
 
 def test_scope(get_session: Any) -> None:
-    """A row outside of the scope is answered like one that does not exist; the scope may depend on who asks."""
+    """A row outside the scope gets the response of a missing row; the scope can depend on the client."""
     app = shop(get_session, scope=own)
     paths = [f"/clients/{text}" for text in (ADA, GRACE, UNKNOWN)]
 
@@ -187,7 +187,7 @@ def test_scope(get_session: Any) -> None:
 
 
 def test_scope_that_is_an_attribute(get_session: Any) -> None:
-    """An attribute that is true or false is a condition."""
+    """A boolean attribute is a valid condition."""
     (active,) = asked(shop(get_session, scope=lambda: Client.is_active), f"/clients/{ADA}")
     (passive,) = asked(shop(get_session, scope=lambda: ~Client.is_active), f"/clients/{ADA}")
 
@@ -196,7 +196,7 @@ def test_scope_that_is_an_attribute(get_session: Any) -> None:
 
 @pytest.mark.parametrize("condition", [None, True, "x", Client.parcels], ids=lambda scope: type(scope).__name__)
 def test_scope_that_says_nothing(condition: object) -> None:
-    """A scope that gives no condition shows nothing: it is an error, and no open door."""
+    """A scope that returns no condition raises an error instead of showing every row."""
     with pytest.raises(ConfigurationError, match=r"the scope of Client returned .+, expected a condition such as"):
         asked(shop(nowhere, scope=lambda: condition), f"/clients/{ADA}")
 
@@ -205,7 +205,7 @@ def test_scope_that_says_nothing(condition: object) -> None:
 
 
 def test_connection_instead_of_a_session(engine: Engine) -> None:
-    """A connection is refused: it would answer with the key."""
+    """A connection is rejected, because it would return the key instead of the row."""
 
     def get_connection() -> Iterator[Connection]:
         with engine.connect() as connection:
@@ -224,7 +224,7 @@ def test_connection_instead_of_a_session(engine: Engine) -> None:
     ],
 )
 def test_declarations_that_cannot_work(model: Any, options: Any, message: str) -> None:
-    """A mistake is found when the dependency is made."""
+    """Invalid arguments raise an error when the dependency is built."""
     with pytest.raises(ConfigurationError, match=message):
         by_public_id(model, session=nowhere, **options)
 
@@ -242,7 +242,7 @@ def test_declarations_that_cannot_work(model: Any, options: Any, message: str) -
     ids=lambda session: type(session).__name__,
 )
 def test_session_that_is_no_dependency(session: Any) -> None:
-    """What FastAPI would fill from the query, or cannot call, is refused when the dependency is made."""
+    """A ``session`` that is not a dependency function is rejected when the dependency is built."""
     for build in (by_public_id, page_of):
         with pytest.raises(ConfigurationError, match=r"session is .*, expected a dependency: a function"):
             build(Client, session=session)
@@ -252,7 +252,7 @@ def test_session_that_is_no_dependency(session: Any) -> None:
 
 
 def test_session_is_that_of_the_route(get_session: Any) -> None:
-    """The row is in the session that the route gets from the same dependency."""
+    """The row belongs to the session that the route gets from the same dependency."""
     app = FastAPI()
 
     @app.get("/clients/{client_id}")
@@ -267,7 +267,7 @@ def test_session_is_that_of_the_route(get_session: Any) -> None:
 
 @pytest.mark.backend
 def test_async_session(async_engine: AsyncEngine) -> None:
-    """The same dependency waits for an ``AsyncSession``; responses with related objects are made by ``run_sync``."""
+    """The dependency also accepts an ``AsyncSession``; ``run_sync()`` builds responses with related objects."""
 
     async def get_session() -> AsyncIterator[AsyncSession]:
         async with AsyncSession(async_engine) as session:
@@ -298,7 +298,7 @@ request_of: ContextVar[object] = ContextVar("request_of")
 
 
 def scoped(db: Any) -> FastAPI:
-    """An application that says for each client the name, and whether the row is in the session of the route."""
+    """Return an application that returns a client's name, and whether the row is in the session of the route."""
     app = FastAPI()
 
     async def get_session() -> AsyncIterator[Any]:
@@ -324,7 +324,7 @@ def scoped(db: Any) -> FastAPI:
 
 @pytest.mark.parametrize("path", [f"/async/{ADA}", f"/sync/{ADA}"])
 def test_scoped_session_of_a_request(clients: Engine, path: str) -> None:
-    """A session for each request is that of the route, ends with it, and shows what others have written since."""
+    """A request-scoped session is that of the route, ends with the request, and the next one sees new commits."""
     app = scoped(scoped_session(sessionmaker(clients), scopefunc=request_of.get))
     before = clients.pool.checkedout()
 
@@ -339,7 +339,7 @@ def test_scoped_session_of_a_request(clients: Engine, path: str) -> None:
 
 
 def test_async_scoped_session(async_engine: AsyncEngine) -> None:
-    """An ``async_scoped_session`` finds rows, and is awaited for responses, as the session that it has."""
+    """An ``async_scoped_session`` is accepted like its current session, for rows and for responses."""
     db = async_scoped_session(async_sessionmaker(async_engine), scopefunc=asyncio.current_task)
     app = FastAPI()
 
@@ -364,7 +364,7 @@ def test_async_scoped_session(async_engine: AsyncEngine) -> None:
 
 
 def test_many_requests_at_once(clients: Engine) -> None:
-    """Requests that overlap have a session each, and leave none behind."""
+    """Concurrent requests have separate sessions, and leave none in the registry."""
     db = scoped_session(sessionmaker(clients), scopefunc=request_of.get)
     app = scoped(db)
 
@@ -376,7 +376,7 @@ def test_many_requests_at_once(clients: Engine) -> None:
 
 
 def test_scoped_session_of_a_thread(clients: Engine) -> None:
-    """A session for each thread is refused: a request has several threads, and nobody would end those sessions."""
+    """A thread-local session is rejected: a request runs in several threads, and nothing would close their sessions."""
     before = clients.pool.checkedout()
 
     with pytest.raises(ConfigurationError, match="has a session for each thread, but a request runs in several"):

@@ -1,5 +1,5 @@
-"""``install(app)``: errors as answers of FastAPI, the place in the request that they name, and the OpenAPI document."""
-# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+"""``install(app)``: error responses, the location in the request that they name, and the OpenAPI document."""
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a function
 
 import asyncio
 import json
@@ -100,7 +100,7 @@ def raising(error: Exception, **options: Any) -> FastAPI:
 NOT_AN_ID = "not a public id: it is of type int (expected 12 of 0-9)"
 NO_CURSOR = "not a cursor: no Client has this public id; begin with the first page"
 UNREADABLE = b"\x81\xa6client\xa44711"
-"""A body of MessagePack: where in it the id is cannot be told."""
+"""A MessagePack body, in which the library cannot locate the id."""
 TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 
 
@@ -140,7 +140,7 @@ def wrong(kind: str, place: list[str], message: str) -> dict[str, Any]:
     ids=lambda value: type(value).__name__,
 )
 def test_errors_as_answers(error: Exception, status: int, detail: str, more: dict[str, Any]) -> None:
-    """Errors have the shape of FastAPI's own, or are problem details of RFC 9457; both without the wrong value."""
+    """Errors have FastAPI's format, or are RFC 9457 problem details; neither contains the rejected value."""
     request = {"method": "POST", "content": UNREADABLE}
     (plain,) = asked(raising(error), "/it", **request)
     (problem,) = asked(raising(error, problem_details=True), "/it", **request)
@@ -170,7 +170,7 @@ PREFIXED = NanoId(prefix="fapi")
 )
 @pytest.mark.parametrize("template", ["{0}", "sess_{0}_x", "{0}_x", "'{0}'_x", "{0}\n_x"])
 def test_value_is_not_repeated(check: Callable[[str], object], expected: str, template: str) -> None:
-    """Whatever text was taken for an id, no part of it is in the answer: it may be somebody's token."""
+    """The response contains no part of the rejected text, which may be a secret such as a token."""
     text = template.format(SECRET)
     with pytest.raises(InvalidPublicId) as caught:
         check(text)
@@ -191,7 +191,7 @@ def test_value_is_not_repeated(check: Callable[[str], object], expected: str, te
     ],
 )
 def test_what_is_wrong_is_told(text: str, reason: str) -> None:
-    """The answer says what is wrong nevertheless."""
+    """The response states why the id is invalid."""
     with pytest.raises(InvalidPublicId) as caught:
         PREFIXED.validate(text)
     (response,) = asked(raising(caught.value, problem_details=True), "/it", method="POST", json=text)
@@ -200,13 +200,13 @@ def test_what_is_wrong_is_told(text: str, reason: str) -> None:
 
 
 def test_other_errors_are_left_alone() -> None:
-    """What is no error of this library is not made an answer, as it may hold SQL and keys."""
+    """Other errors are not turned into responses, because they may contain SQL and keys."""
     with pytest.raises(IntegrityError):
         asked(raising(IntegrityError("INSERT", {"id": 4711}, Exception())), "/it")
 
 
 def test_errors_of_fastapi_stay() -> None:
-    """With ``problem_details=True``, the 422 of FastAPI and an ``HTTPException`` are what they are without."""
+    """``problem_details=True`` does not change FastAPI's own 422 and ``HTTPException`` responses."""
     app = raising(HTTPException(403, "not yours", {"X-Why": "because"}), problem_details=True)
     app.get("/int/{product_id}")(untyped)
 
@@ -218,7 +218,7 @@ def test_errors_of_fastapi_stay() -> None:
 
 
 def test_handlers_of_the_application_stay() -> None:
-    """An application that answers invalid requests in its own way keeps doing so."""
+    """The application's own handler for invalid requests stays in place."""
     app = FastAPI()
 
     @app.exception_handler(RequestValidationError)
@@ -233,7 +233,7 @@ def test_handlers_of_the_application_stay() -> None:
 
 @pytest.mark.parametrize("body", ['{"client": "\\ud800"}', '{"client": NaN}'])
 def test_input_that_json_cannot_hold(body: str) -> None:
-    """A malformed id in a body is 422, also where FastAPI fails to repeat it."""
+    """A malformed id in a body is a 422, even if FastAPI cannot serialize the input into the response."""
     app = FastAPI()
     install(app)
 
@@ -242,7 +242,7 @@ def test_input_that_json_cannot_hold(body: str) -> None:
 
     def it(wanted: Wanted) -> None: ...
 
-    it.__annotations__["wanted"] = Wanted  # a name of this function, which FastAPI could not find
+    it.__annotations__["wanted"] = Wanted  # FastAPI could not resolve the name, which is local to this function
     app.post("/it")(it)
     (response,) = asked(app, "/it", method="POST", content=body, headers={"content-type": "application/json"})
 
@@ -250,12 +250,12 @@ def test_input_that_json_cannot_hold(body: str) -> None:
     assert response.json()["detail"][0]["loc"] == ["body", "client"]
 
 
-# --- the place in the request
+# --- the location in the request
 
 
 @pytest.fixture
 def app(engine: Engine, create: Callable[[MetaData], None]) -> FastAPI:
-    """An application that takes invoices, and has two routes whose ids come from its own settings."""
+    """Return an application that accepts invoices, and has two routes that use an id from its own settings."""
     create(Base.metadata)
     app = FastAPI()
     install(app)
@@ -285,7 +285,7 @@ def app(engine: Engine, create: Callable[[MetaData], None]) -> FastAPI:
 
 @pytest.mark.parametrize("wrong", [MALFORMED, UNKNOWN])
 def test_place_in_a_nested_body(engine: Engine, app: FastAPI, wrong: str) -> None:
-    """The answer to a wrong id in the second of two lines names this line, for a malformed and for an unknown id."""
+    """The response to a malformed or unknown id in the second of two lines names the second line."""
     with Session(engine) as session:
         session.add(product := Product())
         session.commit()
@@ -303,7 +303,7 @@ def test_place_in_a_nested_body(engine: Engine, app: FastAPI, wrong: str) -> Non
 def test_wrong_ids_of_the_application(
     app: FastAPI, send: Callable[..., httpx.Response], path: str, problem_details: bool
 ) -> None:
-    """An unknown id that is not in the request is an error in the log, with its cause; the client learns nothing."""
+    """An unknown id that is not in the request raises an error with its cause; the client only gets a 500."""
     install(app, problem_details=problem_details)
 
     with pytest.raises(ConfigurationError, match=f"not from the request: .*{UNKNOWN}") as caught:
@@ -315,7 +315,7 @@ def test_wrong_ids_of_the_application(
 
 
 def test_missing_row_as_a_problem(app: FastAPI) -> None:
-    """Once installed, ``by_public_id()`` answers as other errors are answered: as problem details."""
+    """With ``problem_details=True``, ``by_public_id()`` also responds with problem details."""
     install(app, problem_details=True)
 
     (response,) = asked(app, f"/products/{UNKNOWN}")
@@ -355,7 +355,7 @@ def test_missing_row_as_a_problem(app: FastAPI) -> None:
     ],
 )
 def test_places(method: str, path: str, sent: dict[str, Any], place: Any) -> None:
-    """The place is that of the request, whatever the attribute of the model is called; without one, the attribute."""
+    """The response locates the id in the request; if that fails, it names the attribute of the model."""
     app = FastAPI()
     install(app)
 
@@ -368,7 +368,7 @@ def test_places(method: str, path: str, sent: dict[str, Any], place: Any) -> Non
 
     assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, place)
     with pytest.raises(ConfigurationError, match="not from the request"):
-        asked(app, "/orders", method="POST", json={"number": UNKNOWN[-5:]})  # any number may end an id
+        asked(app, "/orders", method="POST", json={"number": UNKNOWN[-5:]})  # any number may be the end of an id
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_places(method: str, path: str, sent: dict[str, Any], place: Any) -> Non
 @pytest.mark.skipif(find_spec("python_multipart") is None, reason="Starlette reads forms with python-multipart")
 @pytest.mark.skipif(Version("0.41") > STARLETTE, reason="before 0.41 it imports multipart, which Litestar replaces")
 def test_place_in_a_form(sent: dict[str, Any], place: Any) -> None:
-    """The place in a form is the name of its field; a file is not searched, so that the id may be in it."""
+    """The location in a form is the name of the field; files are not searched, so the id may be in one."""
     app = FastAPI()
     install(app)
 
@@ -402,7 +402,7 @@ def test_place_in_a_form(sent: dict[str, Any], place: Any) -> None:
 @pytest.mark.parametrize(("query", "name"), [("", "product_public_id"), (f"product={UNKNOWN}", "product")])
 @pytest.mark.skipif(Version("0.37") > STARLETTE, reason="before 0.37 it denies a web socket without a response")
 def test_web_socket(query: str, name: str) -> None:
-    """A web socket is denied with the place in its query, for it has no body."""
+    """A WebSocket is denied with the location in its query string, because it has no body."""
     app = FastAPI()
     install(app)
 
@@ -425,7 +425,7 @@ def test_web_socket(query: str, name: str) -> None:
 
 
 def test_number_inside_sqlalchemy() -> None:
-    """A number that a column refuses is 422 if the client has sent it, and not as part of the version of a browser."""
+    """A number that a column rejects is a 422 if the client sent it as a value, but not if it is in the user agent."""
     app = FastAPI()
     install(app)
 
@@ -443,7 +443,7 @@ def test_number_inside_sqlalchemy() -> None:
 
 
 def test_null(app: FastAPI) -> None:
-    """A null for a reference that is never null names the field of the request, and not the key column."""
+    """A null for a reference that is not nullable names the field of the request, and not the key column."""
 
     class LinePatch(BaseModel):
         product: ProductId | None
@@ -464,7 +464,7 @@ def test_null(app: FastAPI) -> None:
 
 
 def test_document(app: FastAPI) -> None:
-    """The document shows pattern, lengths and an example of the parameter, and the answer 404."""
+    """The document has the pattern, lengths and an example of the parameter, and the 404 response."""
     operation = app.openapi()["paths"]["/products/{product_id}"]["get"]
     (parameter,) = operation["parameters"]
     schema = parameter["schema"]
@@ -494,8 +494,7 @@ class Note(BaseModel):
     ],
 )
 def test_operations_that_insert(method: str, path: str, body: type[BaseModel], expected: bool) -> None:
-    """A 409 is documented where a client can send the id of a new row: in the body of a POST, or in the path of a PUT;
-    the path of a POST names the row around it, and a PATCH changes rows."""
+    """A 409 is documented where a client can send the id of a new row: in the body of a POST, or the path of a PUT."""
     app = FastAPI()
     install(app)
 
@@ -511,7 +510,7 @@ def test_operations_that_insert(method: str, path: str, body: type[BaseModel], e
 
 
 def test_operations_without_public_ids() -> None:
-    """An operation that has nothing to do with public ids keeps the answers that FastAPI documents for it."""
+    """An operation without public ids keeps the responses that FastAPI documents."""
     plain, installed = FastAPI(), FastAPI()
     install(installed)
     for app in (plain, installed):
@@ -521,7 +520,7 @@ def test_operations_without_public_ids() -> None:
 
 
 def test_answers_that_are_described_already() -> None:
-    """Answers that a route describes itself stay, as do extensions, and operations without responses."""
+    """Responses that a route documents itself are kept, as are extensions, and operations without responses."""
     app = FastAPI(responses={422: {"description": "mine", "content": {"text/plain": {}}}})
     original = app.openapi
     app.openapi = lambda: {

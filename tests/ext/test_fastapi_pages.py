@@ -1,5 +1,5 @@
-"""Pages of a FastAPI application: what a client may sort and filter by, and what it is refused."""
-# FastAPI reads the annotations of routes, which name what is local to a test: they must not be put off
+"""Pages in a FastAPI application: what clients may sort and filter by, and which parameters are rejected."""
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a test
 
 import asyncio
 import enum
@@ -119,7 +119,7 @@ def zoo(get_session: Any, **options: Any) -> FastAPI:
 
 @pytest.fixture
 def get_session(engine: Engine, create: Callable[[MetaData], None]) -> Callable[[], Iterator[Session]]:
-    """The dependency of an application that returns a session, on a database with five animals."""
+    """Return a dependency that yields a session on a database with five animals."""
     create(Base.metadata)
     with Session(engine) as session:
         fill(session)
@@ -168,19 +168,19 @@ def refusal(app: FastAPI, query: str, **headers: str) -> tuple[str, list[Any]]:
     ],
 )
 def test_sort_and_filter(get_session: Any, query: str, expected: list[str]) -> None:
-    """Rows are those that meet every field of the filter that is set, in the order of all names."""
+    """A page has the rows that match every filter field that is set, sorted by all names in ``sort``."""
     assert names(zoo(get_session), query) == expected
 
 
 def test_order_of_the_application(get_session: Any) -> None:
-    """Without a name, rows are in the default order, or sorted by their keys, the newest first if that is said."""
+    """Without ``sort``, rows are in the ``default`` order, or sorted by key, the newest first if so declared."""
     assert names(zoo(get_session, default=["-name"])) == ["emu", "dory", "crow", "bass"]
     assert names(zoo(get_session, newest_first=True), "kind=bird") == ["emu", "crow", "auk"]
 
 
 @pytest.mark.backend
 def test_there_and_back(get_session: Any) -> None:
-    """The cursors of a page lead to the pages beside it."""
+    """The cursors of a page lead to the next page and the previous one."""
     app = zoo(get_session)
     first = fetch(app, "sort=-name&limit=3").json()
     assert first["previous"] is None
@@ -191,7 +191,7 @@ def test_there_and_back(get_session: Any) -> None:
 
 
 def test_statements_of_a_page(get_session: Any, statements: Statements) -> None:
-    """A page is one statement, with the references that it shows; the number of all rows is one more."""
+    """A page with its references takes one statement, and the count of all rows one more."""
     statements.clear()
     names(zoo(get_session))
     assert len(statements.starting("SELECT")) == 1
@@ -218,12 +218,12 @@ def test_statements_of_a_page(get_session: Any, statements: Statements) -> None:
     ],
 )
 def test_refused(get_session: Any, query: str, kind: str, location: list[Any]) -> None:
-    """A parameter that is not valid is 422 with its place, with and without ``install()``."""
+    """An invalid parameter is a 422 with its location."""
     assert refusal(zoo(get_session), query) == (kind, ["query", *location])
 
 
 def test_cursor_of_another_order(get_session: Any) -> None:
-    """A cursor is refused with another order than that of its page."""
+    """A cursor is rejected if the request sorts in another order than the page it comes from."""
     app = zoo(get_session)
     cursor = fetch(app, "sort=name&limit=2").json()["next"]
     assert refusal(app, f"sort=-name&after={cursor}") == ("cursor_invalid", ["query", "after"])
@@ -231,7 +231,7 @@ def test_cursor_of_another_order(get_session: Any) -> None:
 
 @pytest.mark.backend
 def test_scope(get_session: Any) -> None:
-    """Rows outside of the scope are left out, and their ids are unknown as cursors."""
+    """Rows outside the scope are left out, and their ids are unknown as cursors."""
     app = zoo(get_session, scope=own, count=True)
     assert names(app, keeper=GRACE) == ["bass", "dory"]
     assert fetch(app, keeper=GRACE).json()["total"] == 2
@@ -241,7 +241,7 @@ def test_scope(get_session: Any) -> None:
 
 @pytest.mark.backend
 def test_expressions_to_sort_by(get_session: Any) -> None:
-    """A name can stand for an expression; NULL stays where it is written to be, in both directions."""
+    """A name can stand for an expression; its NULLS LAST applies in both directions."""
     app = FastAPI()
     sort = {"mass": Animal.weight.desc().nulls_last()}
 
@@ -274,13 +274,13 @@ def test_expressions_to_sort_by(get_session: Any) -> None:
     ],
 )
 def test_declarations_that_cannot_work(options: Any, message: str) -> None:
-    """A name that the model does not have is refused when the dependency is built."""
+    """Invalid arguments raise an error when the dependency is built."""
     with pytest.raises(ConfigurationError, match=message):
         page_of(Animal, session=nowhere, **options)
 
 
 def test_document() -> None:
-    """The document lists what a client may sort by, and the type of each field of the filter; no key leaves."""
+    """The document lists the names to sort by and the types of the filter fields, and exposes no key."""
     app = zoo(nowhere)
     document = app.openapi()
     operation = document["paths"]["/animals"]["get"]
@@ -295,7 +295,7 @@ def test_document() -> None:
 
 @pytest.mark.backend
 def test_async_session(async_engine: AsyncEngine) -> None:
-    """With an AsyncSession the same page is awaited, and shows references without a lazy load."""
+    """An ``AsyncSession`` returns the same page, whose references need no lazy load."""
 
     async def get_session() -> AsyncIterator[AsyncSession]:
         async with AsyncSession(async_engine) as session:
@@ -314,7 +314,7 @@ def test_async_session(async_engine: AsyncEngine) -> None:
 
 
 def test_references_of_a_subclass(async_engine: AsyncEngine) -> None:
-    """A page of a base class has the references of its subclasses, too, which an AsyncSession cannot load later."""
+    """A page of a base class loads the references of subclasses, too, which an ``AsyncSession`` cannot load later."""
 
     async def get_session() -> AsyncIterator[AsyncSession]:
         async with AsyncSession(async_engine) as session:

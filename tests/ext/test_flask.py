@@ -1,4 +1,4 @@
-"""Flask: public ids in URLs, and the row of one or a 404."""
+"""Flask: public ids in URLs, and the row of a public id or a 404."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MALFORMED = [
 
 @pytest.fixture
 def app() -> Flask:
-    """An application with a view that shows its argument."""
+    """Return an application whose views return their argument and its type."""
     app = Flask("airport")
     register(app, Pilot, name="pilot_id")
     register(app, Plane, name="plane_id")
@@ -95,7 +95,7 @@ def client(app: Flask) -> Iterator[FlaskClient]:
 
 
 def test_two_rules_of_one_form(client: FlaskClient) -> None:
-    """Each id goes to the view of its prefix, as text or as a typed id."""
+    """The prefix of an id selects the view, which gets the id as text or as a typed id."""
     plane = Plane.__public_id__.generate()
 
     assert client.get(f"/{ADA}").json == {"kind": "PilotId", "id": ADA}
@@ -104,12 +104,12 @@ def test_two_rules_of_one_form(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize("text", MALFORMED)
 def test_malformed_ids_are_not_found(client: FlaskClient, text: str) -> None:
-    """No view is called with what cannot be an id, whatever it is."""
+    """A malformed id is a 404, and no view is called."""
     assert client.get(f"/{text}").status_code == 404
 
 
 def test_url_for(app: Flask) -> None:
-    """A URL is made of an id, as text or typed, and of an object of the model."""
+    """``url_for()`` accepts an id, as text or typed, and an object of the model."""
     pilot = Pilot(name="Ada", public_id=ADA)
     with app.test_request_context():
         urls = {url_for("show_pilot", pilot=value) for value in (ADA, PilotId(ADA), pilot)}
@@ -119,13 +119,13 @@ def test_url_for(app: Flask) -> None:
 
 @pytest.mark.parametrize("value", [1, "1", "flplane_1", b"flpilot_0000000000ad", Plane(), Pilot])
 def test_url_for_refuses_what_is_no_id(app: Flask, value: Any) -> None:
-    """An integer key never gets into a URL: it is an error where the URL is made."""
+    """``url_for()`` raises for an integer key, and for any other value that is not an id of the model."""
     with app.test_request_context(), pytest.raises(InvalidPublicId):
         url_for("show_pilot", pilot=value)
 
 
 def test_a_wrong_check_digit_is_not_found() -> None:
-    """What no pattern can tell is told by the format."""
+    """An id that matches the pattern but has a wrong check digit is a 404."""
     app, format = Flask("airport"), NanoId(check_digit=True)
     register(app, format, name="ticket")
     app.add_url_rule("/<ticket:public_id>", view_func=lambda public_id: public_id, endpoint="show")
@@ -147,7 +147,7 @@ def test_a_wrong_check_digit_is_not_found() -> None:
     ids=repr,
 )
 def test_every_source(source: Any, accepted: list[str]) -> None:
-    """Formats of any alphabet, those that accept older ones, and typed ids; a URL leads back to its id."""
+    """Formats with any alphabet or with older formats, and typed ids, are accepted; a URL leads back to its id."""
     app = Flask("airport")
     register(app, source, name="thing")
     app.add_url_rule("/things/<thing:public_id>/edit", view_func=lambda public_id: jsonify(public_id), endpoint="edit")
@@ -159,7 +159,7 @@ def test_every_source(source: Any, accepted: list[str]) -> None:
 
 
 def test_several_public_ids() -> None:
-    """Where a model has several, one is named; the object gives the one that is meant."""
+    """If a model has several public ids, ``attribute`` names one, which ``url_for()`` reads from an object."""
     app, badge = Flask("airport"), Badge(front="front_000000000000", back="back_000000000000")
     register(app, Badge, name="badge", attribute="back")
     app.add_url_rule("/<badge:public_id>", view_func=lambda public_id: public_id, endpoint="show")
@@ -170,7 +170,7 @@ def test_several_public_ids() -> None:
 
 
 def test_blueprints() -> None:
-    """A blueprint uses the converters of the application it is added to."""
+    """A blueprint uses the converters of the application that registers it."""
     app, blueprint = Flask("airport"), Blueprint("pilots", "airport", url_prefix="/pilots")
     blueprint.add_url_rule("/<pilot_id:public_id>", view_func=lambda public_id: public_id, endpoint="show")
     register(app, Pilot, name="pilot_id")
@@ -180,7 +180,7 @@ def test_blueprints() -> None:
 
 
 def test_mistaken_registrations(app: Flask) -> None:
-    """A name that is taken or no name, what has no public id, and what is no application, are refused."""
+    """``register()`` rejects an invalid or taken name, a source without public ids, and anything but an application."""
     for name in ("int", "pilot_id", "", "pilot id", None):
         with pytest.raises(ConfigurationError, match="name"):
             register(app, Pilot, name=name)
@@ -195,8 +195,10 @@ def test_mistaken_registrations(app: Flask) -> None:
 
 
 def test_rows(engine: Engine, create: Callable[[MetaData], None], statements: list[str]) -> None:
-    """A row is found through a scoped session, and an unknown one is 404, after one statement; what is no id is 404
-    without one, and a connection, which would answer with a key, is refused."""
+    """``get_or_404()`` finds a row, or responds with a 404, with one statement; a malformed id takes none.
+
+    A connection, which would return a key, is rejected.
+    """
     create(Base.metadata)
     db = scoped_session(sessionmaker(engine))
     db.add(Pilot(name="Ada", public_id=ADA))

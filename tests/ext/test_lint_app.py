@@ -1,4 +1,4 @@
-"""Finding the integer keys that a FastAPI application shows or takes."""
+"""``lint_app()`` finds the integer keys that a FastAPI application returns or accepts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ Serial = NewType("Serial", int)
 
 
 def model_of(**fields: Any) -> type[BaseModel]:
-    """A plain model of these fields."""
+    """Return a plain model with these fields."""
     return type(BaseModel)("Out", (BaseModel,), {"__annotations__": fields})
 
 
@@ -144,7 +144,7 @@ def app_that_answers(model: Any, **options: Any) -> FastAPI:
 
 
 def app_that_takes(**parameters: Any) -> FastAPI:
-    """An application whose one route, at a path with ``{buyer_id}``, has these parameters."""
+    """Return an application with one route, whose path has ``{buyer_id}``, with these parameters."""
     app = FastAPI()
 
     def take(**given: Any) -> None: ...
@@ -188,12 +188,12 @@ def notes(app: FastAPI) -> list[tuple[str, str]]:
         (model_of(id=Annotated[str, PlainSerializer(int, return_type=int)]), "id", "buyer.id"),
         (model_of(buyer_id=Literal["a", 2]), "buyer_id", "purchase.buyer_id"),
         (model_of(buyer_id=Level | None), "buyer_id", "purchase.buyer_id"),
-        (type("PurchaseRow", (WithId,), {}), "id", "purchase.id"),  # of several keys with one name, that of its model
+        (type("PurchaseRow", (WithId,), {}), "id", "purchase.id"),  # among keys of the same name, the one of the model
     ],
     ids=str,
 )
 def test_response_that_leaks(model: Any, field: str, column: str) -> None:
-    """An integer key is found in a response model of any kind, however deep, and in what a serializer returns."""
+    """An integer key is found in any kind of response model, at any depth, and in the return type of a serializer."""
     assert [("response 200", field, column)] == leaks(app_that_answers(model))
 
 
@@ -210,12 +210,12 @@ def test_response_that_leaks(model: Any, field: str, column: str) -> None:
     ids=["path", "query", "header", "body", "embedded", "dependency"],
 )
 def test_parameter_that_is_a_key(parameters: dict[str, Any], expected: tuple[str, str]) -> None:
-    """An integer key is found in what a route, or its dependency, takes: path, query, header and body."""
+    """An integer key is found in the path, query, headers or body of a route or its dependency."""
     assert [expected] == [found[:2] for found in leaks(app_that_takes(**parameters))]
 
 
 class Harmless(BaseModel):
-    """None of these is a key, or none is shown."""
+    """Has no field that would show a key."""
 
     public_id: PurchaseId
     buyer_public_id: BuyerId
@@ -247,12 +247,12 @@ class PurchaseOut(PublicModel, model=Purchase):
     ids=str,
 )
 def test_response_that_leaks_nothing(model: Any) -> None:
-    """Public ids, other integers, and fields that are not shown, are left alone."""
+    """Public ids, other integers, and excluded fields are not reported."""
     assert lint_app(app_that_answers(model, status_code=200 if model else 204), bases=[Base]) == []
 
 
 def test_other_responses() -> None:
-    """The models of further answers of a route are looked at."""
+    """The models of additional responses of a route are checked."""
     app = app_that_answers(PurchaseOut, responses={409: {"model": WithId}, 404: {"description": "none"}})
 
     assert leaks(app) == [("response 409", "id", "buyer.id")]
@@ -283,7 +283,7 @@ class Loose(BaseModel):
     ids=str,
 )
 def test_response_that_cannot_be_checked(model: Any, field: str) -> None:
-    """What says nothing of its contents, and a number without a name of its own, is noted, and is no leak."""
+    """A response with undeclared contents or unnamed numbers gets a note, and is not a leak."""
     app = app_that_answers(model)
 
     assert [("response 200", field)] == notes(app)
@@ -307,13 +307,13 @@ class AsText(BaseModel):
     ids=str,
 )
 def test_what_openapi_does_not_tell(model: Any) -> None:
-    """What becomes a text, the keys of a dictionary, and what a subclass adds, may be keys that are missed."""
+    """Keys that become text, that are keys of a dictionary, or that a subclass adds are not found."""
     assert lint_app(app_that_answers(model), bases=[Base]) == []
 
 
 @pytest.mark.parametrize("type_", [Response, FileResponse], ids=str)
 def test_response_made_by_hand(type_: Any) -> None:
-    """A route that returns any ``Response`` cannot be checked, unless its class says that it is no JSON."""
+    """A route that returns a ``Response`` cannot be checked, unless its ``response_class`` is not JSON."""
     app = FastAPI()
     app.get("/it")(returning(type_))
     app.get("/page", response_class=HTMLResponse)(lambda: None)
@@ -325,7 +325,7 @@ def test_response_made_by_hand(type_: Any) -> None:
 
 
 def returning(type_: Any) -> Any:
-    """An endpoint whose signature says that it returns this."""
+    """Return an endpoint with this return annotation."""
 
     def show() -> Any: ...
 
@@ -335,7 +335,7 @@ def returning(type_: Any) -> Any:
 
 @pytest.mark.parametrize("allow", [["GET /it"], ["/it", "POST /it"]], ids=str)
 def test_routes_that_are_allowed(allow: list[str]) -> None:
-    """A route that is allowed is left out, by its path alone or with the method."""
+    """``allow`` skips a route, by its path alone or with the method."""
     app = app_that_answers(None)
     app.post("/it", response_model=PurchaseOut)(lambda: None)
 
@@ -344,7 +344,7 @@ def test_routes_that_are_allowed(allow: list[str]) -> None:
 
 
 def test_allowed_route_that_is_not_there() -> None:
-    """The list of allowed routes does not outlive the routes."""
+    """A route in ``allow`` that does not exist raises an error, so that the list cannot become outdated."""
     with pytest.raises(
         ConfigurationError, match="allow contains '/gone', 'PUT /it', but the application has no such route"
     ):
@@ -361,14 +361,14 @@ class Keyed(PublicIdSQLModel, table=True):
 
 @pytest.mark.parametrize("body", [Taken, Keyed])
 def test_body_with_a_key_that_is_not_shown(body: Any) -> None:
-    """A field that is left out of what is shown is taken all the same."""
+    """A field that is excluded from responses is still checked in a request body."""
     assert [found[:2] for found in leaks(app_that_takes(body=body))] == [("body", "id")]
     assert leaks(app_that_answers(body)) == []
-    assert leaks(app_that_takes(body=Computed)) == []  # which is shown, and not taken
+    assert leaks(app_that_takes(body=Computed)) == []  # a computed field is returned, and not accepted
 
 
 def test_included_routers_and_mounted_applications() -> None:
-    """Routes are found in routers, in routers of these, and in applications that are mounted; with their whole path."""
+    """Routes in routers, nested routers and mounted applications are found, with their full path."""
     inner, outer, app, mounted, deep = (APIRouter(prefix="/in"), APIRouter(prefix="/out"), *(FastAPI() for _ in "123"))
     for routes in (inner, outer, app, mounted, deep):
         routes.get("/it", response_model=WithId)(lambda: None)
@@ -383,7 +383,7 @@ def test_included_routers_and_mounted_applications() -> None:
 
 
 def test_what_no_document_has() -> None:
-    """A route of another framework, a web socket, and a route that is left out of the document are not looked at."""
+    """Routes of other frameworks, WebSockets, and routes that are not in the document are not checked."""
     app = FastAPI()
     app.mount("/other", Starlette(routes=[Route("/it", lambda request: PlainTextResponse("1"))]))
     app.get("/hidden", include_in_schema=False, response_model=WithId)(lambda: None)
@@ -404,7 +404,7 @@ class Received(BaseModel):
     purchase_id: int
 
 
-# FastAPI reads their signatures alone
+# FastAPI reads only their signatures
 def hook(body: Sent) -> Received: ...
 
 
@@ -412,7 +412,7 @@ def quiet(body: Received): ...
 
 
 def test_webhooks() -> None:
-    """What a webhook sends goes out, and what is answered to it comes in."""
+    """The body of a webhook is checked as output, and the response to it as input."""
     app, mounted = FastAPI(), FastAPI()
     app.webhooks.post("new-purchase")(hook)
     mounted.webhooks.post("other")(quiet)
@@ -431,7 +431,7 @@ def test_webhooks() -> None:
 
 
 def test_callbacks() -> None:
-    """So it is with the callbacks of a route, which are named after it."""
+    """The callbacks of a route are checked like webhooks, and named after the route."""
     callbacks, app = APIRouter(), FastAPI()
     callbacks.post("{$callback_url}/done")(quiet)
     app.post("/purchases", status_code=204, callbacks=callbacks.routes)(lambda: None)
@@ -442,7 +442,7 @@ def test_callbacks() -> None:
 
 
 def test_fields_of_a_public_model() -> None:
-    """The fields of a ``PublicModel`` are judged by what they read, and not by their names; what it takes, by these."""
+    """A ``PublicModel`` is checked by what its fields read in a response, and by their names in a request body."""
 
     class SeatOut(PublicModel, model=Seat):
         buyer_id: int = Field(validation_alias=AliasChoices("buyer_id", "rows"))
@@ -455,7 +455,7 @@ def test_fields_of_a_public_model() -> None:
 
 
 def test_document_of_the_application() -> None:
-    """What the application serves is described as it is, also if its own document was changed, or made before."""
+    """The routes are checked as they are, even if the application's document was replaced, or generated before."""
     app = app_that_answers(PurchaseOut)
     app.openapi()
     app.api_route("/later", methods=["POST", "PUT"], response_model=WithId)(lambda: None)
@@ -480,20 +480,20 @@ def test_finding() -> None:
     [(Base, "purchase.buyer_id"), (Base.registry, "purchase.buyer_id"), (Buyer, "purchase.buyer_id"), (Robot, None)],
 )
 def test_bases(base: Any, column: str | None) -> None:
-    """A base, its registry and any of its classes, also of SQLModel, stand for all classes of the registry."""
+    """A base, its registry, or any of its classes selects all classes of the registry, with SQLModel, too."""
     app = app_that_answers(model_of(buyer_id=int, serial=int))
 
     assert [each.column for each in lint_app(app, bases=[base])] == [column or "robot.serial"]
 
 
 def test_all_bases() -> None:
-    """Where no base is named, all of SQLAlchemy's declarative kind are looked at."""
+    """Without ``bases``, all declarative classes are used; with an empty list, none are."""
     assert lint_app(app_that_answers(WithReference))
     assert not lint_app(app_that_answers(WithReference), bases=[])
 
 
 def test_disposed_registry() -> None:
-    """A registry that was disposed of, with an object of it still alive, has no keys any more."""
+    """A disposed registry has no keys, even if one of its objects is alive."""
 
     class Former(DeclarativeBase): ...
 
@@ -511,7 +511,7 @@ def test_disposed_registry() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("base", ["declarative_base()", "registry().generate_base()"])
 def test_bases_that_are_not_found(base: str) -> None:
-    """Where no mapped class is found, nothing could be found in the application either, which is an error."""
+    """``lint_app()`` raises an error if there is no mapped class, because it could not find a key."""
     program = PROGRAM.format(base=base)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
@@ -530,6 +530,6 @@ def test_bases_that_are_not_found(base: str) -> None:
     ],
 )
 def test_what_is_no_base(base: Any, message: str) -> None:
-    """A base that is named has mapped classes: those of a module that nobody has imported are none."""
+    """A base without mapped classes, because their modules are not imported, and other values are rejected."""
     with pytest.raises(ConfigurationError, match=message):
         lint_app(FastAPI(), bases=[Base, base])

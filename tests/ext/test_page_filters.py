@@ -1,5 +1,5 @@
-"""``page_of(filter=…)``: the fields of a filter, whatever their names, aliases and defaults are."""
-# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+"""``page_of(filter=…)``: filter fields with all kinds of names, aliases and defaults."""
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a function
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class ItemOut(BaseModel):
 
 
 def by(name: str, type_: Any, default: Any = None, **options: Any) -> type[BaseModel]:
-    """A filter of one field."""
+    """Return a filter with one field."""
     return create_model("Filter", __config__=ConfigDict(**options), **{name: (type_, default)})
 
 
@@ -74,7 +74,7 @@ Get = Callable[..., httpx.Response]
 
 @pytest.fixture
 def get(engine: Engine, create: Callable[[MetaData], None], send: Get) -> Get:
-    """Declare a route with a filter on two items, the new "a" and the used "b", and send a request, or several."""
+    """Return a function that sends one or more requests to a route with a filter on two items, new "a" and used "b"."""
     create(Base.metadata)
     with Session(engine) as session:
         for number, (name, state) in enumerate({"a": "new", "b": "used"}.items(), 1):
@@ -100,7 +100,7 @@ def get(engine: Engine, create: Callable[[MetaData], None], send: Get) -> Get:
 
 
 def names_in(response: httpx.Response) -> tuple[int, list[str]]:
-    """Return the status of the answer, and the names of its items."""
+    """Return the status of the response, and the names of its items."""
     body = response.json() if response.status_code == 200 else {"items": []}
     return response.status_code, [item["name"] for item in body["items"]]
 
@@ -116,7 +116,7 @@ def names_in(response: httpx.Response) -> tuple[int, list[str]]:
 )
 @pytest.mark.parametrize("options", [{}, {"scope": every_row}], ids=["no scope", "scope"])
 def test_names_of_fields(get: Get, filter: type[BaseModel], field: str, options: dict[str, Any]) -> None:
-    """A filter selects rows, whatever the name of its field is."""
+    """A filter selects rows whatever its field is named."""
     assert names_in(get(filter, f"{field}=used", **options)) == (200, ["b"])
 
 
@@ -134,17 +134,17 @@ def test_names_of_fields(get: Get, filter: type[BaseModel], field: str, options:
     ],
 )
 def test_names_that_a_filter_accepts(get: Get, filter: type[BaseModel], query: str) -> None:
-    """A filter selects rows by each name of a field that its model accepts."""
+    """A filter selects rows by every name of a field that its model accepts."""
     assert names_in(get(filter, query)) == (200, ["b"])
 
 
 def test_name_beside_an_alias(get: Get) -> None:
-    """The name of a field that has an alias is an unknown parameter, and selects nothing out."""
+    """If a field has an alias, its own name is an unknown parameter, which filters nothing."""
     assert names_in(get(by("state", Text, Field(None, validation_alias="what")), "state=used")) == (200, ["a", "b"])
 
 
 def test_name_that_a_filter_refuses(get: Get) -> None:
-    """A filter that forbids other names than its own refuses them, and a page does not return every row."""
+    """A filter that forbids extra fields rejects an unknown parameter; the page does not return every row."""
     response = get(of_no_other, "sate=used")
 
     assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, ["query", "sate"])
@@ -152,12 +152,12 @@ def test_name_that_a_filter_refuses(get: Get) -> None:
 
 @pytest.mark.parametrize("filter", [by_set, by_numbers])
 def test_nothing_to_choose(get: Get, filter: type[BaseModel]) -> None:
-    """A collection without a value selects every row."""
+    """An empty collection filters nothing."""
     assert names_in(get(filter, "")) == (200, ["a", "b"])
 
 
 def test_description_of_a_field() -> None:
-    """The document describes a field as its model does."""
+    """The document describes a field as the filter's model does."""
     app = FastAPI()
     app.get("/items")(page_of(Item, session=every_row, filter=by_numbers))
 
@@ -172,13 +172,13 @@ def test_description_of_a_field() -> None:
     ("filter", "query"), [(by_word, "state=use"), (by_words, "state=old,used"), (by_numbers, "number=2,3")]
 )
 def test_validators_of_fields(get: Get, filter: type[BaseModel], query: str) -> None:
-    """The validator of a field is applied once to what the request has."""
+    """The validator of a field runs once, on the value in the request."""
     assert names_in(get(filter, query)) == (200, ["b"])
 
 
 @pytest.mark.parametrize("alias", ["after", "limit"])
 def test_aliases_of_fields(alias: str) -> None:
-    """A filter field whose alias is a parameter of every page is refused when the dependency is made."""
+    """A filter field whose alias is a parameter of every page is rejected when the dependency is built."""
     with pytest.raises(ConfigurationError, match=f"Filter.{alias} is also a parameter of every page"):
         page_of(Item, session=every_row, filter=by("number", int, Field(None, alias=alias)))
 

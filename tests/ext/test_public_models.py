@@ -1,4 +1,4 @@
-"""``PublicModel``: response models that no integer key gets into, a whole page of objects at a time."""
+"""``PublicModel``: response models that contain no integer key, for one object or a page of objects."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class BillId(TypedId, prefix="pmbill"): ...
 
 
 class Owned:
-    """Something that mapped classes inherit from, and that is not mapped."""
+    """An unmapped class that mapped classes inherit from."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Place:
 
 @dataclass
 class Size:
-    """A composite of numbers that are no keys."""
+    """A composite of numbers that are not keys."""
 
     width: int
     height: int
@@ -165,7 +165,7 @@ class Line(Base):
 
 
 class Country(Base):
-    """Its key is a text, and no secret."""
+    """Its key is text, which may be shown."""
 
     __tablename__ = "country"
     code: Mapped[str] = mapped_column(String(2), primary_key=True)
@@ -174,7 +174,7 @@ class Country(Base):
 
 
 class Agent(Payee):
-    """A payee with a table of its own, whose key is that of the payee."""
+    """A joined subclass of ``Payee``, with the same key."""
 
     __tablename__ = "agent"
     id: Mapped[int] = mapped_column(ForeignKey(Payee.id), primary_key=True)
@@ -189,7 +189,7 @@ class Apart(DeclarativeBase): ...
 
 
 class Ghost(PublicIdColumnMixin, Apart):
-    """Refers to a table that nobody has declared."""
+    """Refers to a table that is not declared."""
 
     __tablename__ = "ghost"
     number: Mapped[int] = mapped_column(Number, primary_key=True)
@@ -246,7 +246,7 @@ class HasName(Protocol):
 
 
 class Level(IntEnum):
-    """An enumeration of numbers."""
+    """An enumeration of integers."""
 
     LOW = 1
 
@@ -264,14 +264,14 @@ class Envelope(PublicModel, Generic[T]):
 
 
 def declared(model: type[Any], name: str, annotation: Any, field: Any = None) -> Any:
-    """A response model with this field, which takes any class as a type."""
+    """Declare a response model with this field, whose type may be any class."""
     body = {"__annotations__": {name: annotation}, "__module__": __name__} | ({} if field is None else {name: field})
     body["model_config"] = ConfigDict(arbitrary_types_allowed=True)
     return type(PublicModel)("Leaky", (PublicModel,), body, model=model)
 
 
 def reading(*path: str | int) -> Any:
-    """A field that reads this path."""
+    """Return a field that reads this path."""
     return Field(None, validation_alias=AliasPath(*path))
 
 
@@ -279,7 +279,7 @@ def reading(*path: str | int) -> Any:
 
 
 def test_response() -> None:
-    """An object becomes a response, with what it is related to; a response may be made of values, too."""
+    """A response can be built from an object and its related objects, or from values."""
     shown = {"public_id": TEXT, "name": "Ada"}
     assert BillOut.model_validate(bill()).model_dump(mode="json") == {
         "public_id": "pmbill_000000000000",
@@ -293,7 +293,7 @@ def test_response() -> None:
 
 
 def test_union_of_models() -> None:
-    """In a union, the class of the object tells the model."""
+    """In a union, the class of the object selects the model."""
     adapter: TypeAdapter[Any] = TypeAdapter(PayeeOut | BillOut)
 
     assert type(adapter.validate_python(bill())) is BillOut
@@ -301,7 +301,7 @@ def test_union_of_models() -> None:
 
 
 def test_object_of_another_class() -> None:
-    """A model does not show the objects of a class for which its fields were not checked."""
+    """A model rejects objects of a class for which its fields were not checked."""
     with pytest.raises(ValidationError, match="Input should be of Payee, not Bill"):
         PayeeOut.model_validate(bill())
     with pytest.raises(ConfigurationError, match=r"write class Envelope\[Any\]\(PublicModel, model=Payee\)"):
@@ -309,7 +309,7 @@ def test_object_of_another_class() -> None:
 
 
 def test_subclass_that_has_a_key_there() -> None:
-    """An object of a subclass is shown only if the attribute is no key in the subclass either."""
+    """An object of a subclass is rejected if the attribute is a key in the subclass."""
 
     class Special(Bill):
         label = synonym("payee_id")
@@ -335,7 +335,7 @@ def test_subclass_that_has_a_key_there() -> None:
 
 
 def test_bound_type_variable() -> None:
-    """A generic model says that its parameter is a ``PublicModel``, and shows what it is given."""
+    """A generic model whose parameter is bound to ``PublicModel`` shows the model that it is given."""
 
     class Out(PublicModel, Generic[TBound], model=Bill):
         payee: TBound
@@ -344,7 +344,7 @@ def test_bound_type_variable() -> None:
 
 
 def test_id_that_is_public() -> None:
-    """A field may be called ``id`` where it shows the public id."""
+    """A field may be named ``id`` if it shows the public id."""
 
     class Renamed(PublicModel, model=Payee):
         model_config = ConfigDict(populate_by_name=True)
@@ -381,13 +381,13 @@ def test_id_that_is_public() -> None:
     ids=repr,
 )
 def test_field_that_is_a_key(model: type[Any], type_: Any, field: Any, message: str) -> None:
-    """A field that would show an integer key is refused when the class is created, with what to write instead."""
+    """A field that would show an integer key is rejected when the class is created; the error says what to write."""
     with pytest.raises(ConfigurationError, match=rf"^Leaky\.id would show .*{message}"):
         declared(model, "id", type_, field)
 
 
 def test_alias_generator_and_inherited_fields() -> None:
-    """Aliases that are made, and fields that are inherited, are seen."""
+    """Generated aliases and inherited fields are checked."""
 
     class Fields(PublicModel):
         model_config = ConfigDict(alias_generator=lambda name: f"payee_{name}")
@@ -400,7 +400,7 @@ def test_alias_generator_and_inherited_fields() -> None:
 
 @pytest.mark.parametrize("option", ["populate_by_name", "validate_by_name"])
 def test_field_that_would_be_a_key_by_its_name(option: str) -> None:
-    """The name of a field may be read as well as its alias, or instead of it."""
+    """If a field can be populated by name, its name is checked as well as its alias."""
     with pytest.raises(ConfigurationError, match=r"Leaky.id would show payee.id"):
 
         class Leaky(PublicModel, model=Payee):
@@ -410,7 +410,7 @@ def test_field_that_would_be_a_key_by_its_name(option: str) -> None:
 
 @pytest.mark.skipif(Version(pydantic.VERSION) < Version("2.11"), reason="older ones have no validate_by_alias")
 def test_alias_of_a_key_that_is_not_read() -> None:
-    """A field that is read by its name alone may have the alias of a key."""
+    """A field that is populated by name only may have the name of a key as its alias."""
 
     class Out(PublicModel, model=Payee):
         model_config = ConfigDict(validate_by_alias=False, validate_by_name=True)
@@ -425,20 +425,20 @@ def test_alias_of_a_key_that_is_not_read() -> None:
     ids=str,
 )
 def test_column_that_is_no_key(name: str, annotation: Any) -> None:
-    """A column that is no key is shown as whatever it is declared, by its name and by a path."""
+    """A column that is not a key can be shown as any type, by its name and by a path."""
     assert declared(Bill, name, annotation)
     assert declared(Bill, "it", annotation, reading("items", 0, "bill", name))
 
 
 def test_path_into_a_column() -> None:
-    """A path that goes on behind a column leads into its value."""
+    """A path that continues after a column leads into the value of the column."""
     out = declared(Bill, "it", int, reading("settings", "size"))
 
     assert out.model_validate(Bill(settings={"size": 3})).it == 3
 
 
 def test_keys_that_are_no_integers() -> None:
-    """A key that is a text is no secret, nor is an integer that is no key."""
+    """A text key may be shown, and so may an integer that is not a key."""
 
     class CountryOut(PublicModel, model=Country):
         code: str
@@ -449,7 +449,7 @@ def test_keys_that_are_no_integers() -> None:
     assert shown == {"code": "fr", "people": 1}
 
 
-# --- what is no column
+# --- attributes that are not columns
 
 
 @pytest.mark.parametrize(
@@ -463,13 +463,13 @@ def test_keys_that_are_no_integers() -> None:
 )
 @pytest.mark.parametrize("name", ["payee_number", "words"])
 def test_number_that_is_no_column(name: str, type_: Any) -> None:
-    """A field that can hold a number, and reads a hybrid or a property, is refused by its type alone."""
+    """A field that reads a hybrid or a property is rejected if its type can hold a number."""
     with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: Bill\.{name} is not a column, and"):
         declared(Bill, name, type_)
 
 
 def test_text_that_is_made_of_a_number() -> None:
-    """A text that Pydantic makes of a number counts as a number."""
+    """Text that Pydantic coerces from a number counts as a number."""
     with pytest.raises(ConfigurationError, match=r"Leaky\.words may show a key"):
 
         class Leaky(PublicModel, model=Bill):
@@ -478,7 +478,7 @@ def test_text_that_is_made_of_a_number() -> None:
 
 
 def test_number_that_is_said_to_be_no_key() -> None:
-    """``NotAKey`` allows a field, or a part of its type, and changes nothing of what is shown."""
+    """``NotAKey`` allows a field, or a part of its type, and does not change the output."""
 
     class Out(PublicModel, model=Bill):
         payee_number: Annotated[int, NotAKey()]
@@ -493,7 +493,7 @@ def test_number_that_is_said_to_be_no_key() -> None:
 
 
 def test_texts_and_truth_values_that_are_computed() -> None:
-    """A text or a truth value that the application computes cannot hold an integer; what is excluded is not shown."""
+    """Computed text and booleans are allowed, and excluded fields may read a key."""
 
     class Out(PublicModel, model=Bill):
         words: str | None
@@ -507,7 +507,7 @@ def test_texts_and_truth_values_that_are_computed() -> None:
 
 
 def test_hybrid_that_does_not_work() -> None:
-    """No hybrid is called to find out what it shows."""
+    """Declaring a model does not call a hybrid to find out what it returns."""
     with pytest.raises(ValidationError, match="Error extracting attribute: RuntimeError"):
         declared(Bill, "broken", str).model_validate(bill())
 
@@ -535,7 +535,7 @@ def test_hybrid_that_does_not_work() -> None:
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_type_that_lets_objects_through(name: str, annotation: Any, shown: str) -> None:
-    """A type that takes a related object as it is, with its key, is refused when the class is created."""
+    """A type that accepts a related object unchanged, with its key, is rejected when the class is created."""
     with pytest.raises(ConfigurationError, match=rf"Leaky\.{name} may show a key: .+ is not a column, and {shown} can"):
         declared(Bill, name, annotation)
 
@@ -545,13 +545,13 @@ def test_type_that_lets_objects_through(name: str, annotation: Any, shown: str) 
     [("payee", "region"), ("region", "id"), ("__dict__", "id"), ("_sa_instance_state", "key"), ("by_name", "x", "id")],
 )
 def test_path_that_cannot_be_followed(path: tuple[str, ...]) -> None:
-    """What a proxy or a dictionary has, a related object, and the state of the object, is no column."""
+    """A path to a relationship, or through a proxy, a dictionary or the state of the object, is rejected."""
     with pytest.raises(ConfigurationError, match=rf"Leaky.it may show a key: Bill.{'.'.join(path)} is not a column"):
         declared(Bill, "it", object, reading(*path))
 
 
 def test_related_object_as_the_second_choice() -> None:
-    """Each attribute that may be read is checked, since the first one may have nothing to read."""
+    """Each attribute that may be read is checked, because an object may lack the first one."""
     with pytest.raises(ConfigurationError, match=r"Leaky.it may show a key: Bill.payee is not a column, and Any"):
         declared(Bill, "it", Any, Field(validation_alias=AliasChoices("nothing", "payee")))
 
@@ -572,16 +572,16 @@ def test_related_object_as_the_second_choice() -> None:
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_type_that_shows_what_was_checked(name: str, annotation: Any) -> None:
-    """A relationship is shown by a ``PublicModel``, alone or in a container, or by what a validator makes of it."""
+    """A relationship can be shown as a ``PublicModel``, alone or in a container, or as the result of a validator."""
     assert declared(Bill, name, annotation).model_fields[name]
 
 
-# --- what is not complete yet, and what cannot work
+# --- models that are not complete yet, and invalid declarations
 
 
 @pytest.mark.parametrize("annotation", [InstanceOf[Payee], list])
 def test_before_mappers_are_configured(annotation: Any) -> None:
-    """What the type alone tells is refused while models are still missing."""
+    """A type that lets objects through is rejected even before all models are declared."""
 
     class Fresh(DeclarativeBase): ...
 
@@ -595,11 +595,11 @@ def test_before_mappers_are_configured(annotation: Any) -> None:
         with pytest.raises(ConfigurationError, match=r"Leaky\.payee may show a key: Visit\.payee is not a column"):
             declared(Visit, "payee", annotation)
     finally:
-        Fresh.registry.dispose()  # other tests configure all mappers there are
+        Fresh.registry.dispose()  # other tests configure all mappers
 
 
 def test_mappers_are_not_configured_early() -> None:
-    """A response model may come before what its class is related to; what is seen then is refused at first use."""
+    """A response model may precede the related classes; a key that is found only then is rejected at first use."""
 
     class Fresh(DeclarativeBase): ...
 
@@ -620,7 +620,7 @@ def test_mappers_are_not_configured_early() -> None:
 
 
 def test_related_objects_in_a_model_declared_below() -> None:
-    """A type that is declared below is checked with the first object."""
+    """A field type that is declared later is checked with the first object."""
 
     class Out(PublicModel, model=Bill):
         payee: Below
@@ -635,7 +635,7 @@ def test_related_objects_in_a_model_declared_below() -> None:
 
 
 def test_declarations_that_cannot_work() -> None:
-    """A field without an attribute, all attributes, and a class that is not mapped, are refused."""
+    """A field without an attribute, ``extra="allow"``, and a class that is not mapped are rejected."""
     with pytest.raises(ConfigurationError, match=r"Leaky\.nmae reads 'nmae', which Payee does not have"):
         declared(Payee, "nmae", str)
     with pytest.raises(ConfigurationError, match='Out has extra="allow"'):
@@ -655,7 +655,7 @@ PAGE = select(Bill).order_by(Bill.id)
 
 
 def fill(session: Session) -> None:
-    """A hundred bills, each but the first after another one, with two items each."""
+    """Store a hundred bills with two items each; every bill but the first has a previous bill."""
     payees = [Payee(public_id=PayeeId(text), name=text) for text in PAYEES]
     bills: list[Bill] = []
     for number, text in enumerate(BILLS):
@@ -687,14 +687,14 @@ def test_page(
     statements: Statements,
     responses_of: Callable[[Session, Sequence[Bill]], list[ReferencesOut]],
 ) -> None:
-    """A hundred responses with references take one statement for each model that is referred to, also one by one."""
+    """A hundred responses with references take one statement for each related model, even if built one by one."""
     create(Base.metadata)
     fill(session)
     bills = session.scalars(PAGE).all()
     statements.clear()
 
     assert responses_of(session, bills) == expected()
-    assert len(statements) <= 2  # one for payees; bills are in the session, all but none of them
+    assert len(statements) <= 2  # one for the payees; the session holds the previous bills
 
 
 def test_object_without_a_session(create: Callable[[MetaData], None], session: Session) -> None:
@@ -708,7 +708,7 @@ def test_object_without_a_session(create: Callable[[MetaData], None], session: S
 
 
 def test_related_objects(create: Callable[[MetaData], None], session: Session, statements: Statements) -> None:
-    """References of related objects take one statement for all of them, too."""
+    """The references of all related objects take one statement."""
     create(Base.metadata)
     fill(session)
     bills = session.scalars(PAGE.options(selectinload(Bill.items))).all()
@@ -722,7 +722,7 @@ def test_related_objects(create: Callable[[MetaData], None], session: Session, s
 
 @pytest.mark.backend
 def test_async_session(async_engine: AsyncEngine) -> None:
-    """Awaited, ``many`` makes a page of responses in an ``AsyncSession``, with as few statements."""
+    """Awaiting ``many()`` builds a page of responses in an ``AsyncSession``, with as few statements."""
     sent: list[str] = []
 
     async def story() -> None:

@@ -68,7 +68,7 @@ TEXT = "pydpayee_izkpm55j334u"
 
 
 def refusal(adapter: TypeAdapter[Any], value: object) -> dict[str, Any]:
-    """The one error with which *value* is refused."""
+    """Return the only error that validating *value* raises."""
     with pytest.raises(ValidationError) as raised:
         adapter.validate_python(value)
     (error,) = raised.value.errors(include_url=False, include_input=False)
@@ -80,7 +80,7 @@ def refusal(adapter: TypeAdapter[Any], value: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("format", FORMATS, ids=repr)
 def test_schema_of_a_format(format: Format) -> None:
-    """The JSON schema of a format has its pattern, lengths, and an example that fits all of them; in both modes."""
+    """The JSON schema of a format has its pattern, its lengths, and an example that fits both, in both modes."""
     adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, PublicId(format)])
 
     schema = adapter.json_schema()
@@ -98,7 +98,7 @@ def test_schema_of_a_format(format: Format) -> None:
 
 @pytest.mark.slow
 def test_examples_stay() -> None:
-    """The example of a format is the same in each process: a document does not change by itself."""
+    """The example of a format is the same in every process, so that a document does not change by itself."""
     program = (
         "from sqlalchemy_public_id.formats import *; from sqlalchemy_public_id.pydantic_schema import example_of; "
         f"print(*map(example_of, {FORMATS!r}))"
@@ -110,7 +110,7 @@ def test_examples_stay() -> None:
 
 @given(formats(), junk | any_text)
 def test_validation_is_that_of_the_format(format: Format, value: object) -> None:
-    """Pydantic accepts what the format accepts, in one way of writing, and nothing else, strictly or not."""
+    """Pydantic accepts what the format accepts and nothing else, and returns the canonical text, strictly or not."""
     adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, PublicId(format)])
     for strict in (False, True):
         try:
@@ -123,7 +123,7 @@ def test_validation_is_that_of_the_format(format: Format, value: object) -> None
 
 @pytest.mark.parametrize("strict", [None, False, True])
 def test_typed_id(strict: bool | None) -> None:
-    """A typed id is a type of field: a text or an id becomes an id, also in strict mode."""
+    """A typed id can be the type of a field: text or an id becomes an id, in strict mode, too."""
     adapter = TypeAdapter(PayeeId)
 
     found = [
@@ -136,7 +136,7 @@ def test_typed_id(strict: bool | None) -> None:
 
 
 def test_schema_of_a_typed_id() -> None:
-    """The JSON schema of a typed id is that of its format, older prefixes included."""
+    """The JSON schema of a typed id is that of its format, and includes its aliases."""
     schema = TypeAdapter(BillId).json_schema()
 
     assert schema["pattern"] == "^(?:pydbill_[0-9a-z]{10}|pydinvoice_[0-9a-z]{10})$"
@@ -145,7 +145,7 @@ def test_schema_of_a_typed_id() -> None:
 
 
 def test_serialization() -> None:
-    """An id stays what it is in Python, and becomes a plain text in JSON; as a key of a dictionary too."""
+    """``dump_python()`` keeps a typed id, and JSON contains plain text, also for keys of a dictionary."""
     ids, found = TypeAdapter(PayeeId), PayeeId(TEXT)
 
     assert type(ids.dump_python(found)) is PayeeId
@@ -176,7 +176,7 @@ def test_serialization() -> None:
 )
 @pytest.mark.parametrize("type_", [PayeeId, Annotated[str, PublicId(PayeeId)], Annotated[str, PublicId(Payee)]])
 def test_what_is_no_id(type_: Any, value: object, reason: str) -> None:
-    """What is no id is an error of its own type, which says what is wrong and what was expected."""
+    """An invalid id raises an error of type ``public_id``, which says what is wrong and what was expected."""
     expected = "pydpayee_ and 12 of 0-9 a-z"
 
     assert refusal(TypeAdapter(type_), value) == {
@@ -188,14 +188,14 @@ def test_what_is_no_id(type_: Any, value: object, reason: str) -> None:
 
 
 def test_canonical_text() -> None:
-    """What a format takes in several ways of writing arrives in one."""
+    """Text in any spelling that a format accepts becomes the canonical spelling."""
     text = Ulid().generate()
 
     assert TypeAdapter(Annotated[str, PublicId(Ulid())]).validate_python(text.lower()) == text
 
 
 def test_model_as_source() -> None:
-    """A mapped class stands for its public id, a typed one as such; where there are several, one is named."""
+    """A mapped class stands for its public id, typed or not; ``attribute`` chooses one of several."""
     typed: TypeAdapter[str] = TypeAdapter(Annotated[str, PublicId(Payee)])
     named: TypeAdapter[str] = TypeAdapter(Annotated[str, PublicId(Line, attribute="slug")])
 
@@ -215,13 +215,13 @@ def test_model_as_source() -> None:
     ],
 )
 def test_source_without_ids(source: Any, message: str) -> None:
-    """What has no public id cannot be the source of a type."""
+    """``PublicId()`` rejects a source that has no public id, or several."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         PublicId(source)
 
 
 def test_family_of_types() -> None:
-    """A field of an abstract type takes the ids of the types below it, and no others."""
+    """A field of an abstract type accepts the ids of its subclasses, and no others."""
     adapter = TypeAdapter(PartyId)
 
     assert type(adapter.validate_python("pydperson_izkpm55j334u")) is PersonId
@@ -230,7 +230,7 @@ def test_family_of_types() -> None:
 
 
 def test_union() -> None:
-    """In a union, the prefix tells the type."""
+    """In a union, the prefix selects the type."""
     adapter: TypeAdapter[Any] = TypeAdapter(PayeeId | BillId | None)
 
     assert type(adapter.validate_python(TEXT)) is PayeeId
@@ -240,7 +240,7 @@ def test_union() -> None:
 
 @pytest.mark.parametrize("left", [BeforeValidator(str.strip), StringConstraints(strip_whitespace=True)], ids=repr)
 def test_validators_on_the_left(left: Any) -> None:
-    """What stands on the left is done before the id is checked."""
+    """Validators to the left of ``PublicId`` run before the id is checked."""
     adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, left, PublicId(PayeeId)])
 
     assert type(adapter.validate_python(f" {TEXT} ")) is PayeeId
@@ -251,7 +251,7 @@ def test_validators_on_the_left(left: Any) -> None:
 
 @pytest.mark.parametrize("source", [int, Any, str | None, list[str], bytes], ids=str)
 def test_note_on_what_is_no_text(source: Any) -> None:
-    """Only a text can be a public id."""
+    """``PublicId`` can annotate only ``str`` or a typed id."""
     with pytest.raises(ConfigurationError, match="expected str or a typed id"):
         TypeAdapter(Annotated[source, PublicId(PayeeId)])
 
@@ -259,7 +259,7 @@ def test_note_on_what_is_no_text(source: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["pydantic", "fastapi", "_lint", "flask", "sqlmodel"])
 def test_missing_package(module: str) -> None:
-    """Without the package that a module is for, the error says what to install."""
+    """Importing a module without the package that it needs raises an error that says what to install."""
     package = {"_lint": "fastapi"}.get(module, module)
     program = f"import sys; sys.modules[{package!r}] = None; import sqlalchemy_public_id.ext.{module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Rows of the ids in paths, by FastAPI, Flask and Litestar; and old links with integer keys, until a day."""
+"""Rows for path parameters in FastAPI, Flask and Litestar, and old links with integer keys until a given day."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Sailor(PublicIdMixin, Base):
 
 
 class Buoy(PublicIdMixin, Base):
-    """Its ids are digits, as keys are."""
+    """Its ids consist of digits, like keys."""
 
     __tablename__ = "buoy"
     __public_id__ = NanoId(length=1, alphabet="0123456789")
 
 
 class Flag(Base):
-    """Its key is no integer."""
+    """Its key is not an integer."""
 
     __tablename__ = "flag"
     code: Mapped[str] = mapped_column(String(5), primary_key=True)
@@ -57,7 +57,7 @@ class Number(TypeDecorator[int]):
 
 
 class Wreck(Base):
-    """The type of its key decorates an integer."""
+    """The type of its key is a ``TypeDecorator`` of an integer."""
 
     __tablename__ = "wreck"
     number: Mapped[int] = mapped_column(Number, primary_key=True)
@@ -70,7 +70,7 @@ CODES = {5: "pathcode_000005", 20: "pathcode_000020", 21: "pathcode_000021"}
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    """Three sailors with the keys 5, 20 and 21, and three buoys, whose ids are not their keys."""
+    """Yield a session with sailors that have the keys 5, 20 and 21, and three buoys whose ids are not their keys."""
     engine: Engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     Base.metadata.create_all(engine)
     with Session(engine) as session:
@@ -82,7 +82,7 @@ def session() -> Iterator[Session]:
 
 
 def shown(row: Any) -> dict[str, Any]:
-    """What was loaded of a row without asking, and its key."""
+    """Return the key of *row*, and its name and ship if they are loaded."""
     return {"id": row.id, **{name: value for name, value in vars(row).items() if name in ("name", "ship")}}
 
 
@@ -103,7 +103,7 @@ def app_of_fastapi(session: Session, model: Any, scope: Any = None, **options: A
     def show(row: Any) -> dict[str, Any]:
         return shown(row)
 
-    show.__annotations__["row"] = Annotated[Any, Depends(row)]  # as strings, names of this function are not found
+    show.__annotations__["row"] = Annotated[Any, Depends(row)]  # a postponed annotation could not refer to a local name
     app.get("/rows/{id}")(show)
     return app
 
@@ -161,7 +161,7 @@ services = pytest.mark.parametrize("service", [of_fastapi, of_flask, of_litestar
 
 @services
 def test_row(session: Session, service: Any) -> None:
-    """The row is that of the id of the attribute, loaded as the options want it; outside of the scope, it is 404."""
+    """The row is the one with this id in ``attribute``; loader options apply, and outside the scope it is a 404."""
     ask = service(
         session, Sailor, attribute="code", options=[load_only(Sailor.name)], scope=Sailor.name.in_(["s5", "s21"])
     )
@@ -174,7 +174,7 @@ def test_row(session: Session, service: Any) -> None:
 
 @services
 def test_old_link(session: Session, service: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A key of a row from before finds the row; the answer says until when, and the log counts such links."""
+    """A key up to ``up_to`` finds its row; headers tell the last day, and the log records each such request."""
     ask = service(session, Sailor, legacy_keys=OPEN)
     with caplog.at_level(logging.INFO, "sqlalchemy_public_id.ext"):
         found = [ask(text) for text in ("5", "20", "6")]
@@ -189,7 +189,7 @@ def test_old_link(session: Session, service: Any, caplog: pytest.LogCaptureFixtu
 
 @services
 def test_public_id(session: Session, service: Any) -> None:
-    """A public id finds its row, and its answer says nothing of old links."""
+    """A public id finds its row, and the response has no deprecation headers."""
     sailor = session.get_one(Sailor, 21)
     status, row, headers = service(session, Sailor, legacy_keys=OPEN)(sailor.public_id)
 
@@ -200,7 +200,7 @@ def test_public_id(session: Session, service: Any) -> None:
 
 @services
 def test_no_old_link(session: Session, service: Any) -> None:
-    """A later key, what is no number, a row outside of the scope, and after the last day every key, is 404."""
+    """A later key, an invalid number, a row outside the scope, and any key after the last day are a 404."""
     ask = service(session, Sailor, legacy_keys=OPEN, scope=Sailor.name != "s20")
     texts = ["21", "20", "0", "05", "-5", "%D9%A5", "5.0", "9" * 5000, "5%0A", "+5", "5_0"]
 
@@ -210,7 +210,7 @@ def test_no_old_link(session: Session, service: Any) -> None:
 
 @services
 def test_format_of_digits(session: Session, service: Any) -> None:
-    """What the format accepts is a public id, also if it has the digits of a key."""
+    """A value that the format accepts is a public id, even if it could be a key."""
     ask = service(session, Buoy, legacy_keys=OPEN)
 
     assert [(status, row["id"]) for status, row, _ in map(ask, ("7", "5"))] == [(200, 5), (200, 7)]
@@ -218,7 +218,7 @@ def test_format_of_digits(session: Session, service: Any) -> None:
 
 
 def test_last_day() -> None:
-    """The last day counts, in UTC."""
+    """Old links work until the end of the last day, in UTC."""
     today = datetime.now(timezone.utc).date()
 
     assert LegacyKeys(up_to=9, until=today).key_in("5") == 5
@@ -227,13 +227,13 @@ def test_last_day() -> None:
 
 @pytest.mark.parametrize("options", [{"up_to": 0}, {"up_to": True}, {"until": "2027-06-01"}, {"since": 2026}], ids=str)
 def test_mistakes(options: dict[str, Any]) -> None:
-    """What is no number, or no day, is an error that says what was expected."""
+    """An invalid number or date raises an error that says what was expected."""
     with pytest.raises(ConfigurationError, match="expected a"):
         LegacyKeys(**{"up_to": 9, "until": date(2027, 6, 1), **options})
 
 
 def test_other_keys() -> None:
-    """A model whose key is no integer, and a status that refuses old links, are errors when the dependency is built."""
+    """A model without a single integer key, and ``malformed=422``, are rejected when the dependency is built."""
     assert fastapi.by_public_id(Wreck, session=lambda: None, legacy_keys=OPEN)
     with pytest.raises(ConfigurationError, match="a model with a single integer key"):
         fastapi.by_public_id(Flag, session=lambda: None, legacy_keys=OPEN)
@@ -245,7 +245,7 @@ def test_other_keys() -> None:
 
 
 def test_documentation(session: Session) -> None:
-    """OpenAPI has the pattern of the keys beside that of the ids, as deprecated, and the 404."""
+    """OpenAPI has the pattern of keys, marked as deprecated, beside that of ids, and the 404."""
     operation = app_of_fastapi(session, Sailor, legacy_keys=OPEN).openapi()["paths"]["/rows/{id}"]["get"]
     schema = operation["parameters"][0]["schema"]
 
@@ -255,7 +255,7 @@ def test_documentation(session: Session) -> None:
 
 
 def test_documentation_of_litestar(session: Session) -> None:
-    """The document of Litestar has both patterns in one."""
+    """The OpenAPI document of Litestar combines both patterns into one."""
     app: Any = app_of_litestar(session, Sailor, legacy_keys=OPEN)
     operation = app.openapi_schema.to_schema()["paths"]["/rows/{id}"]["get"]
 

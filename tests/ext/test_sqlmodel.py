@@ -1,4 +1,4 @@
-"""SQLModel: tables with a key and a public id, what goes out of them, and foreign keys seen as public ids."""
+"""SQLModel: tables with a key and a public id, their serialization, and references in place of foreign keys."""
 
 import json
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Named(SQLModel):
 
 
 class Team(PublicIdSQLModel, Own, table=True):
-    """The type of its ids stands in the annotation."""
+    """Declares the type of its ids in the annotation."""
 
     public_id: TeamId = Field(default=None)
     name: str = Field(max_length=50)
@@ -73,14 +73,14 @@ class Event(PublicIdSQLModel, Own, table=True):
 
 
 class Country(PublicIdColumnSQLModel, Own, table=True):
-    """Has a key of its own."""
+    """Declares its own key."""
 
     __public_id__: ClassVar[type[TypedId]] = CountryId
     code: str = Field(primary_key=True, max_length=2)
 
 
 class Prize(PublicIdColumnSQLModel, Own, table=True):
-    """Has a key of its own, as SQLModel's documentation declares it, and defaults."""
+    """Declares its own key, as in SQLModel's documentation, and has defaults."""
 
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(max_length=50)
@@ -98,7 +98,7 @@ class PrizeIn(SQLModel):
 
 
 class Guest(PublicIdSQLModel, Own, table=True):
-    """Says that Pydantic has to leave its reference alone."""
+    """Declares its reference as a ``ClassVar``, which Pydantic ignores."""
 
     model_config = ConfigDict(validate_assignment=True)
     team_id: int | None = Field(default=None, foreign_key="team.id", sa_type=NullType)
@@ -112,7 +112,7 @@ class TeamPublic(Named):
 
 @pytest.fixture
 def db(create: Callable[[MetaData], None], engine: Engine) -> Any:
-    """A session of SQLModel on empty tables."""
+    """Yield a session of SQLModel on empty tables."""
     create(Own.metadata)
     with Session(engine) as session:
         yield session
@@ -130,7 +130,7 @@ def teams(db: Session) -> tuple[Team, Team]:
 
 
 def test_columns(engine: Engine, db: Session) -> None:
-    """The key and the public id come first; keys are of 64 bits, and the index has a name of its own."""
+    """The key and the public id are the first columns; keys have 64 bits, and the unique index is named."""
     reflected = inspect(engine)
     columns = {column["name"]: column for column in reflected.get_columns("hero")}
     [unique] = [index["name"] for index in reflected.get_indexes("hero") if index["unique"]]
@@ -146,7 +146,7 @@ def test_columns(engine: Engine, db: Session) -> None:
 
 
 def test_the_id_is_there_at_once(db: Session) -> None:
-    """An object has its id before the flush, and the same one when it is loaded; the key comes with the flush."""
+    """An object has its id before the flush, and the same id when it is loaded; the flush assigns the key."""
     hero, team, event, country = Hero(name="Deadpond"), Team(name="Z"), Event(), Country(code="fi")
     made = [thing.public_id for thing in (hero, team, event, country)]
     db.add_all([hero, team, event, country])
@@ -162,7 +162,7 @@ def test_the_id_is_there_at_once(db: Session) -> None:
 
 @pytest.mark.backend
 def test_collisions_are_retried(db: Session) -> None:
-    """A made id whose place is taken gives way to another one, and the object knows."""
+    """A generated id that collides is replaced by another one, which the object has, too."""
     taken = Hero(name="first")
     db.add(taken)
     db.flush()
@@ -175,7 +175,7 @@ def test_collisions_are_retried(db: Session) -> None:
 
 @pytest.mark.parametrize("make", [Team, Team.model_validate], ids=["constructor", "validated"])
 def test_given_ids(db: Session, make: Any) -> None:
-    """An id that is given is kept, as the type that was declared; without one, the object has an id at once."""
+    """A given id is kept and has the declared type; without one, the object has an id at once."""
     given = "smteam_000000000000"
     data = [{"name": "Z", "public_id": given}, {"name": "Y"}]
     team, other = (Team(**each) if make is Team else make(each) for each in data)
@@ -193,7 +193,7 @@ def test_given_ids(db: Session, make: Any) -> None:
 
 @pytest.mark.parametrize("given", ["1", 1, "smhero_000000000000"])
 def test_malformed_ids(given: Any) -> None:
-    """They are refused where an object is made, assigned to, or validated."""
+    """The constructor, assignment and validation reject a malformed id."""
     team = Team(name="Z")
     with pytest.raises(InvalidPublicId):
         Team(name="Z", public_id=given)
@@ -205,7 +205,7 @@ def test_malformed_ids(given: Any) -> None:
 
 
 def test_ids_of_rows_do_not_change(db: Session) -> None:
-    """Neither by assignment nor by an update from a model."""
+    """Neither assignment nor ``sqlmodel_update()`` can change the id of a stored row."""
     hero = Hero(name="Deadpond")
     db.add(hero)
     db.commit()
@@ -221,11 +221,11 @@ def test_ids_of_rows_do_not_change(db: Session) -> None:
     assert (hero.name, hero.public_id[:7]) == ("Dive", "smhero_")
 
 
-# --- what goes out
+# --- serialization
 
 
 def test_the_key_is_not_dumped(db: Session) -> None:
-    """``model_dump`` shows the public id, once it was read, and not the key, before the flush and after it."""
+    """``model_dump()`` includes the public id once it was read, and never the key, before and after the flush."""
     hero = Hero(name="Deadpond")
     assert hero.model_dump() == {"name": "Deadpond", "team_id": None}
     assert hero.public_id
@@ -239,7 +239,7 @@ def test_the_key_is_not_dumped(db: Session) -> None:
 
 
 def test_json_schemas() -> None:
-    """A public id has an anchored pattern, lengths and an example; an answer has no key."""
+    """The JSON schema of a public id has an anchored pattern and a length; a response has no key."""
     pattern = {TeamPublic: "^smteam_[0-9a-z]{12}$", Hero: "^smhero_[0-9a-z]{12}$"}
     schemas = {model: model.model_json_schema(mode="serialization")["properties"] for model in pattern}
 
@@ -252,7 +252,7 @@ def test_json_schemas() -> None:
 
 
 def test_default_format() -> None:
-    """Where nothing is said, ids are those of ``NanoId()``; bases that are no tables share nothing."""
+    """Without a declared format, ids are those of ``NanoId()``; tables with a common base share no columns."""
 
     class Fresh(SQLModel, registry=registry()): ...
 
@@ -269,7 +269,7 @@ def test_default_format() -> None:
 
 
 def test_two_formats_are_refused() -> None:
-    """``__public_id__`` and the type of the field have to agree."""
+    """A model whose ``__public_id__`` and field type disagree is rejected."""
     with pytest.raises(ConfigurationError, match="has two formats"):
 
         class Box(PublicIdSQLModel):
@@ -278,7 +278,7 @@ def test_two_formats_are_refused() -> None:
 
 
 def test_a_key_of_its_own_is_refused() -> None:
-    """The mixin that adds a key is not for a model that has one."""
+    """The mixin that adds a key rejects a model that declares its own."""
 
     class Fresh(SQLModel, registry=registry()): ...
 
@@ -290,7 +290,7 @@ def test_a_key_of_its_own_is_refused() -> None:
 
 
 def test_a_subclass_of_a_table() -> None:
-    """A model that inherits from a table, as FastAPI makes them, is no table."""
+    """A model that inherits from a table, as FastAPI creates them, is not a table of its own."""
 
     class EventOut(Event):
         name: str = ""
@@ -303,7 +303,7 @@ def test_a_subclass_of_a_table() -> None:
 
 
 def test_insert_once(db: Session) -> None:
-    """The same payload is never a conflict: what the constructor adds to it by default is not compared."""
+    """The same payload never conflicts, because defaults that the constructor adds are not compared."""
     prize, created = insert_once(db, Prize(public_id=ID, name="Oscar"))
     db.commit()
     assert created
@@ -323,7 +323,7 @@ def test_insert_once(db: Session) -> None:
 
 
 def test_insert_once_with_other_contents(db: Session) -> None:
-    """What the payload says is compared, also where it is the default, and where it is assigned later."""
+    """Every value of the payload is compared, even if it equals the default or was assigned later."""
     team, other = Team(name="Z"), Team(name="Y")
     db.add_all([team, other])
     insert_once(db, Prize(public_id=ID, name="Oscar", state="awarded", team=team))
@@ -346,7 +346,7 @@ def test_insert_once_with_other_contents(db: Session) -> None:
 
 @pytest.mark.parametrize("payload", [{}, {"public_id": None}], ids=["no id", "None"])
 def test_insert_once_without_an_id(db: Session, payload: dict[str, Any]) -> None:
-    """An id that the constructor has made is none of the sender: it is refused until it is given."""
+    """An id that the constructor generated is not from the sender: it is rejected until the caller sets one."""
     prize = Prize(name="Oscar", **payload)
     with pytest.raises(ConfigurationError, match="no public_id"):
         insert_once(db, prize)
@@ -356,7 +356,7 @@ def test_insert_once_without_an_id(db: Session, payload: dict[str, Any]) -> None
 
 
 def test_id_declared_as_optional() -> None:
-    """A table that says its id may be missing has one from the beginning all the same."""
+    """A table whose id is declared as optional still has an id from the beginning."""
 
     class Medal(PublicIdSQLModel, registry=registry()):
         public_id: str | None = Field(default=None)
@@ -404,7 +404,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_writing(db: Session, teams: tuple[Team, Team], way: str) -> None:
-    """In every way in which an object of SQLModel gets its values, the reference is taken; the flush finds the key."""
+    """Every way to set the values of a SQLModel object accepts a reference, and the flush finds the key."""
     first, _ = teams
     hero = WAYS[way](str(first.public_id))
     db.add(hero)
@@ -418,7 +418,7 @@ def test_writing(db: Session, teams: tuple[Team, Team], way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_wrong_ids(db: Session, way: str) -> None:
-    """In each of them, a malformed id is refused at once, and an unknown one by the flush: none is dropped."""
+    """Every way rejects a malformed id at once, and the flush rejects an unknown one; none is dropped."""
     with pytest.raises(InvalidPublicId):
         WAYS[way]("smhero_000000000000") if "model" not in way else WAYS["assignment"]("1")
     db.add(WAYS[way](TeamId("smteam_000000000000")))
@@ -428,7 +428,7 @@ def test_wrong_ids(db: Session, way: str) -> None:
 
 @pytest.mark.backend
 def test_changing(db: Session, teams: tuple[Team, Team]) -> None:
-    """A stored row is given another one, and none; what is not said does not change."""
+    """The reference of a stored row can be changed and cleared, and other updates do not change it."""
     first, second = teams
     hero = Hero(name="Ada", team_public_id=first.public_id)
     db.add(hero)
@@ -447,7 +447,7 @@ def test_changing(db: Session, teams: tuple[Team, Team]) -> None:
 
 
 def test_copied_object(db: Session, teams: tuple[Team, Team]) -> None:
-    """An object that is validated from another row has its foreign key; the reference is no field, and no column."""
+    """An object validated from another row gets its foreign key; the reference is neither a field nor a column."""
     first, _ = teams
     hero = Hero(name="Ada", team_public_id=first.public_id)
     db.add(hero)
@@ -459,14 +459,14 @@ def test_copied_object(db: Session, teams: tuple[Team, Team]) -> None:
 
 
 def test_other_attributes_are_as_strict_as_before() -> None:
-    """What is neither a field nor a reference cannot be assigned."""
+    """Only fields and references can be assigned."""
     with pytest.raises(ValueError, match="has no field"):
         Hero(name="Ada").nothing = 1
 
 
 @pytest.mark.parametrize("annotation", [str | None, TeamId, Mapped[TeamId]])
 def test_annotated_reference_is_refused(annotation: Any) -> None:
-    """With an annotation it would be a field of Pydantic; the error says to leave that out."""
+    """A reference with an annotation, which makes it a Pydantic field, is rejected; the error says to remove it."""
     body = {"__annotations__": {"team_public_id": annotation}, "team_public_id": public_ref("team")}
 
     with pytest.raises(ConfigurationError, match='write team_public_id = public_ref\\("team"\\), without'):
@@ -481,7 +481,7 @@ class Hall(Bare, table=True):
 
 
 class Seat(Bare, table=True):
-    """Without one of the mixins."""
+    """Has none of the mixins."""
 
     id: int | None = Field(default=None, primary_key=True)
     hall_id: int | None = Field(default=None, foreign_key="hall.id")
@@ -494,13 +494,13 @@ class SeatOut(SQLModel):
 
 
 def test_format_in_brackets() -> None:
-    """Where the format stands in brackets, as for the other mixins, the error has the field to write instead."""
+    """A format in brackets, as other mixins accept, raises an error that has the field to declare instead."""
     with pytest.raises(ConfigurationError, match=r"write PublicIdSQLModel, and declare public_id: TeamId = Field"):
         PublicIdSQLModel[TeamId]
 
 
 def test_advice() -> None:
-    """On a table of SQLModel, the advice is what can be written there."""
+    """For a SQLModel table, errors and findings suggest what SQLModel accepts."""
     app = FastAPI()
     app.get("/seat", response_model=SeatOut)(lambda: None)
 

@@ -22,7 +22,7 @@ UNKNOWN_TICKET, UNKNOWN_USER = "ticket_000000000000", "user_000000000000"
 @pytest.mark.backend
 @story
 async def test_a_page_of_tickets_in_four_statements(desk: Desk) -> None:
-    """A hundred tickets with the ids of users: login, tickets, tags, their number; with or without a cursor."""
+    """A page of a hundred tickets takes four statements: login, tickets, tags and count, with or without a cursor."""
     users, tags = await desk.ids(User), await desk.ids(Tag)
     for _ in range(2):
         new = [
@@ -43,7 +43,7 @@ async def test_a_page_of_tickets_in_four_statements(desk: Desk) -> None:
 
 @story
 async def test_a_hundred_new_tickets_and_one_select_of_their_users(desk: Desk) -> None:
-    """The number of statements for new tickets does not depend on how many there are, where INSERTs return keys."""
+    """The number of SELECTs does not depend on the number of new tickets, if INSERTs return keys."""
     users, tags = await desk.ids(User), await desk.ids(Tag)
     counts, made, wanted = [], [], []
     for count in (2, 100):
@@ -66,7 +66,7 @@ async def test_a_hundred_new_tickets_and_one_select_of_their_users(desk: Desk) -
 @pytest.mark.backend
 @story
 async def test_all_tickets_page_by_page(desk: Desk) -> None:
-    """Pages follow one another without a gap, the newest ticket first, while new ones are made."""
+    """Pages follow one another without a gap, the newest ticket first, while new tickets are created."""
     expected = (await desk.ids(Ticket))[::-1]
     seen: list[str] = []
     after = None
@@ -82,7 +82,7 @@ async def test_all_tickets_page_by_page(desk: Desk) -> None:
 
 @story
 async def test_filters(desk: Desk) -> None:
-    """Tickets are chosen by status, by assignee and by tag, by all of them together, and counted."""
+    """Tickets can be filtered by status, assignee and tag, alone or combined, and are counted."""
     ada, *_ = await desk.ids(User)
     billing, *_ = await desk.ids(Tag)
     every = (await desk.ada.get("/tickets", params={"limit": 100})).json()["items"]
@@ -110,7 +110,7 @@ async def test_filters(desk: Desk) -> None:
 
 @story
 async def test_the_most_urgent_first(desk: Desk) -> None:
-    """Tickets are sorted by what the request names, across pages; another name is refused."""
+    """Tickets are sorted, across pages, by the field that the request names; an unknown field is rejected."""
     page = (await desk.ada.get("/tickets", params={"sort": "-priority", "limit": 20})).json()
     rest = (await desk.ada.get("/tickets", params={"sort": "-priority", "after": page["next"]})).json()
     priorities = [ticket["priority"] for ticket in page["items"] + rest["items"]]
@@ -125,7 +125,7 @@ async def test_the_most_urgent_first(desk: Desk) -> None:
 
 @story
 async def test_a_change_of_a_ticket(desk: Desk) -> None:
-    """PATCH changes what the body names; null and unknown ids are refused at their field."""
+    """PATCH changes the fields in the body; null, invalid and unknown values are a 422 that names the field."""
     path = f"/tickets/{(await desk.ids(Ticket))[0]}"
     before = (await desk.ada.get(path)).json()
     other, tags = (await desk.ids(User))[2], await desk.ids(Tag)
@@ -146,7 +146,7 @@ async def test_a_change_of_a_ticket(desk: Desk) -> None:
 
 @story
 async def test_a_ticket_sent_twice_is_made_once(desk: Desk) -> None:
-    """The first PUT makes the ticket, a repeat answers the same, and other contents are refused."""
+    """The first PUT creates the ticket, a repeated one gets the same response, and different contents are a 409."""
     one, other, *_ = await desk.ids(User)
     path = f"/tickets/{TicketId()}"
     first = await desk.ada.put(path, json={"subject": "blue", "assignee_public_id": one})
@@ -164,7 +164,7 @@ async def test_a_ticket_sent_twice_is_made_once(desk: Desk) -> None:
 @pytest.mark.backend
 @story
 async def test_a_ticket_sent_ten_times_at_once(desk: Desk) -> None:
-    """One of ten requests makes the ticket; the others find it."""
+    """One of ten concurrent requests creates the ticket; the others find it."""
     path, ticket = f"/tickets/{TicketId()}", {"subject": "hurry", "priority": 4}
     answers = await asyncio.gather(*(desk.ada.put(path, json=ticket) for _ in range(10)))
 
@@ -175,7 +175,7 @@ async def test_a_ticket_sent_ten_times_at_once(desk: Desk) -> None:
 
 @story
 async def test_comments(desk: Desk) -> None:
-    """A comment has the user of the token as its author, and is listed after the earlier ones."""
+    """The author of a comment is the user of the token, and the comment is listed after earlier ones."""
     ticket, (ada, *_) = (await desk.ids(Ticket))[0], await desk.ids(User)
     path = f"/tickets/{ticket}/comments"
     added = await desk.ada.post(path, json={"text": "solved"})
@@ -190,18 +190,18 @@ async def test_comments(desk: Desk) -> None:
 @pytest.mark.backend
 @story
 async def test_the_name_of_a_tag_that_exists(desk: Desk) -> None:
-    """It is a 409 within an organisation, and free in another one."""
+    """A duplicate tag name is a 409 within an organization, and accepted in another one."""
     answers = [await client.post("/tags", json={"name": "urgent"}) for client in (desk.ada, desk.ada, desk.eve)]
 
     assert [answer.status_code for answer in answers] == [201, 409, 201]
 
 
-# --- who asks
+# --- authentication
 
 
 @story
 async def test_requests_without_a_login(desk: Desk) -> None:
-    """Without a token, and with one that is wrong or has expired, the answer is one and the same 401."""
+    """A missing, wrong or expired token always gets the same 401."""
     ticket = (await desk.ids(Ticket))[0]
     header = desk.ada.headers["Authorization"]
     async with desk.engine.begin() as connection:
@@ -217,8 +217,8 @@ async def test_requests_without_a_login(desk: Desk) -> None:
 
 @pytest.mark.backend
 @story
-async def test_rows_of_another_organisation(desk: Desk) -> None:
-    """Every way to name one gets the answer for one that does not exist, after as many statements."""
+async def test_rows_of_another_organization(desk: Desk) -> None:
+    """An id of another organization always gets the response of an unknown id, after as many statements."""
     (theirs, *_), (ours, *_) = await desk.ids(Ticket, "Difference & Sons"), await desk.ids(Ticket)
     (eve, *_), (their_tag, *_) = await desk.ids(User, "Difference & Sons"), await desk.ids(Tag, "Difference & Sons")
     attacks = [
@@ -253,8 +253,8 @@ async def test_rows_of_another_organisation(desk: Desk) -> None:
 
 
 @story
-async def test_an_id_that_another_organisation_has_taken(desk: Desk) -> None:
-    """PUT cannot create it; whether contents are equal is not answered."""
+async def test_an_id_that_another_organization_has_taken(desk: Desk) -> None:
+    """PUT with the id of another organization's ticket is a 409, whether or not its contents are equal."""
     (theirs, *_) = await desk.ids(Ticket, "Difference & Sons")
     subject = (await desk.eve.get(f"/tickets/{theirs}")).json()["subject"]
     answers = [await desk.ada.put(f"/tickets/{theirs}", json={"subject": text}) for text in (subject, "a guess")]
@@ -264,12 +264,12 @@ async def test_an_id_that_another_organisation_has_taken(desk: Desk) -> None:
     assert answers[0].json()["differing"] == []
 
 
-# --- what is no id, and what is no text
+# --- invalid ids and invalid text
 
 
 @story
 async def test_what_there_is_not(desk: Desk) -> None:
-    """Unknown ids and integer keys are 404 in a path, and 422 as a cursor and in a body; nothing is written."""
+    """Unknown ids and integer keys are a 404 in a path, and a 422 as a cursor or in a body; nothing is written."""
     ticket = (await desk.ids(Ticket))[0]
     assert FIRST_KEY in await desk.keys()
     answers = [
@@ -292,12 +292,12 @@ async def test_what_there_is_not(desk: Desk) -> None:
 @pytest.mark.backend
 @story
 async def test_any_text(desk: Desk) -> None:
-    """A text that every database can store comes back as it was; another one is refused before it is sent."""
+    """Text that every database can store is returned unchanged; other text is rejected before it is sent."""
     subjects = ["坂本 龍一", "🦆", "' OR 1=1 --", "<script>", "x" * 200]
     answers = [await desk.ada.post("/tickets", json=[{"subject": subject}]) for subject in subjects]
     assert [answer.status_code for answer in answers] == [201] * 5
     assert [answer.json()[0]["subject"] for answer in answers] == subjects
-    # httpx would not send all of them
+    # httpx cannot serialize all of these values
     bodies = [json.dumps([{"subject": each}]) for each in ("", "x" * 201, "a\0b", "\ud800", None, 1, float("nan"))]
     refused = [await desk.ada.post("/tickets", content=body, headers=AS_JSON) for body in bodies]
     assert [answer.status_code for answer in refused] == [422] * 7

@@ -1,4 +1,4 @@
-"""Thousands of requests, made by Schemathesis from the OpenAPI document of the helpdesk."""
+"""Thousands of requests that Schemathesis generates from the OpenAPI document of the helpdesk."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ CHECKS: list[Any] = [
 
 ENGINES = [("sqlite", "aiosqlite"), ("postgresql", "asyncpg"), ("mysql", "asyncmy"), ("mariadb", "aiomysql")]
 MOST = {"sqlite": (75, 2000)}
-"""How many requests each operation gets of one kind, and how many there are at least; on the others, a tenth."""
+"""How many requests of one kind each operation gets, and the minimum in total; other databases get about a tenth."""
 
 
-@pytest.mark.timeout(900)  # requests are counted, not seconds: beside other work, two thousand took five minutes
+@pytest.mark.timeout(900)  # the number of requests is fixed: on a busy machine, two thousand took five minutes
 @pytest.mark.parametrize("async_engine", ENGINES, indirect=True, ids=next(zip(*ENGINES, strict=True)))
 def test_no_answer_is_an_error_of_the_server_or_has_a_key(async_engine: AsyncEngine) -> None:
-    """No answer is a 500, each is as documented, none has a key of the database in it, and each operation succeeds."""
+    """No response is a 500 or contains a key, each conforms to the document, and each operation succeeds."""
     count, in_all = MOST.get(async_engine.dialect.name, (9, 200))
     answers: Counter[tuple[str, int]] = Counter()
     texts: list[str] = []
@@ -67,10 +67,10 @@ def test_no_answer_is_an_error_of_the_server_or_has_a_key(async_engine: AsyncEng
 
 
 def send(desk: Desk, count: int, known: list[str], answers: Counter[tuple[str, int]], texts: list[str]) -> None:
-    """Send requests, and keep what comes back.
+    """Send requests, and collect the responses.
 
-    Up to *count* to each operation, with ids of the database alone; ten times as many with any ids, and as many with
-    what the document does not allow.
+    Send up to *count* requests to each operation with ids in the database only, ten times *count* with any ids, and as
+    many that the document does not allow.
     """
     document = desk.app.openapi()
     anything, existing = (schemathesis.openapi.from_dict(each) for each in (document, with_ids(document, known)))
@@ -99,7 +99,7 @@ def send(desk: Desk, count: int, known: list[str], answers: Counter[tuple[str, i
 
 
 def with_ids(document: dict[str, Any], known: list[str]) -> dict[str, Any]:
-    """Return *document* with ids of the database as the only ones that are sent; a new ticket has a new one."""
+    """Return *document* so that it allows only ids in the database, except for the id of a new ticket."""
     found = copy.deepcopy(document)
     for operations in found["paths"].values():
         for method, operation in operations.items():
@@ -112,7 +112,7 @@ def with_ids(document: dict[str, Any], known: list[str]) -> dict[str, Any]:
 
 
 def replace_ids(schema: Any, known: list[str]) -> None:
-    """Let each id in *schema* be one of those that are known of its type."""
+    """Restrict each id in *schema* to the known ids of its type."""
     if isinstance(schema, dict) and schema.get("format") == "public-id":
         found = [each for each in known if re.search(schema["pattern"], each)]
         schema.clear()

@@ -1,4 +1,4 @@
-"""Tables for tests of ``insert_once()``."""
+"""Fixture for tests of ``insert_once()``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from support.purchases import Base
 
 @pytest.fixture
 def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    """A session on the tables of customers and their orders."""
+    """Return a session with empty tables of customers and their orders."""
     create(Base.metadata)
     return session

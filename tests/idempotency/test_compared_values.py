@@ -1,4 +1,4 @@
-"""What ``insert_once()`` takes for the same value: what type and column make of it, and nothing else."""
+"""Which values ``insert_once()`` considers equal: those that type and column convert to the same value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOON_UTC = NOON.replace(tzinfo=UTC)
 MICROSECONDS = datetime(2024, 5, 17, 12, 0, 0, 123456)
 
 Rows = dict[str, list[tuple[Any, Any]]]
-"""Attribute → pairs of its first value, and the value that is sent again."""
+"""Attribute → pairs of the first value and the value that is sent again."""
 
 SAME: Rows = {
     "number": [(5, 5.0), (None, None)],
@@ -84,7 +84,7 @@ CHANGED: Rows = {
         "data": [{"a": [1, 1.0, True, None, "ü", 1e20, 2**53]}],
     }.items()
 }
-"""Values that a column may change."""
+"""Values that a column may store differently."""
 OTHER: Rows = {
     "number": [("5", 6), (None, "5"), (None, 0), (0, None), (1, "10")],
     "big": [(2**62, "4611686018427387905")],
@@ -119,7 +119,7 @@ OTHER: Rows = {
     "flags": [(5, 6)],
     "stamp": [(MICROSECONDS, MICROSECONDS + timedelta(microseconds=1111))],
 }
-"""Values that the database keeps apart, also if a collation takes both for one."""
+"""Different values, even if a collation considers some of them equal."""
 EXACT: Rows = {
     "any_number": [(Decimal(10), Decimal("10.4")), (Decimal("10.5"), Decimal(11))],
     "plain": [(1700000000.0, 1700000001.0)],
@@ -132,7 +132,7 @@ EXACT: Rows = {
     "clock": [(time(12), time(12, 0, 0, 900000))],
     "lasted": [(timedelta(seconds=1), timedelta(seconds=1) + FRACTION)],
 }
-"""Values whose last digits these columns keep, elsewhere they round."""
+"""Values with different last digits, which these databases store and others round."""
 TIMES: Rows = {
     "day": [
         ("2024-01-01", "2024-01-01"),
@@ -147,7 +147,7 @@ TIMES: Rows = {
     ],
     "clock": [("12:30", time(12, 30))],
 }
-"""Times as texts, which are none for SQLite."""
+"""Times as text, which SQLite does not accept."""
 OTHER_TIMES: Rows = {
     "day": [("2024-01-01", "2024-01-02"), ("2024-01-01", None)],
     "at": [(datetime(2024, 1, 1, 5), "2024-01-01 05:00:01")],
@@ -179,8 +179,8 @@ OTHER_OF_POSTGRESQL: Rows = {
     "binary": [({"a": 10**25}, {"a": 10**25 + 1})],
 }
 OF_SQLITE: Rows = {"number": [(5, "5x"), (5, "5.7"), ("x", 0), (50, "5_0")], "name": [("5", b"5")]}
-"""SQLite stores anything anywhere, and a CAST would find a number in it."""
-# MariaDB shows a CAST to a FLOAT of single precision with other digits
+"""SQLite stores text in columns of any type, and a CAST would read a number from it."""
+# MariaDB returns other digits for a CAST to a FLOAT of single precision
 SINGLE: Rows = {"single": [(1234567.8912, 1234567.8912)]}
 
 CASES: dict[str, tuple[tuple[str, ...], bool, Rows]] = {
@@ -203,7 +203,7 @@ CASES: dict[str, tuple[tuple[str, ...], bool, Rows]] = {
     indirect=["database"],
 )
 def test_values(db: Session, what: str) -> None:
-    """Values are the same if type and column make the same of them, and the database decides; others conflict."""
+    """Values are equal if type and column convert them to the same value in the database; others conflict."""
     _, is_same, rows = CASES[what]
 
     pairs = [(attribute, *pair) for attribute, values in rows.items() for pair in values]

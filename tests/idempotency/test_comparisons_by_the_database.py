@@ -1,4 +1,4 @@
-"""How ``insert_once()`` lets the database compare values: casts, time zones, serializers, and how often it asks."""
+"""How the database compares values for ``insert_once()``: casts, time zones, serializers, number of statements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def db(create: Callable[[MetaData], None], session: Session) -> Session:
 
 @on("mysql", "mariadb")
 def test_cast_that_is_refused(db: Session, statements: Statements) -> None:
-    """Where the database cannot be asked, Python decides, for this value alone, and the transaction goes on."""
+    """If the database rejects a CAST, this value alone is compared in Python, and the transaction continues."""
     assert is_repetition(db, "unsigned", Decimal("9.99"), Decimal("9.99"))
     assert not is_repetition(db, "unsigned", Decimal("9.99"), Decimal("9.98"))
     assert [each for each in statements if "UNSIGNED)" in each]
@@ -49,7 +49,7 @@ def test_cast_that_is_refused(db: Session, statements: Statements) -> None:
 @pytest.mark.parametrize("value", [NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=EAST), NOON])
 @on("postgresql")
 def test_time_zones(db: Session, engine: Engine, zone: str, value: datetime) -> None:
-    """PostgreSQL converts between times with and without a zone by the zone of the session; so does the comparison."""
+    """PostgreSQL converts times with and without a zone using the session's time zone, and so does the comparison."""
 
     @event.listens_for(engine, "begin")
     def _(connection: Any) -> None:
@@ -62,14 +62,14 @@ def test_time_zones(db: Session, engine: Engine, zone: str, value: datetime) -> 
 
 @on("sqlite", "mysql", "mariadb")
 def test_time_zones_that_are_dropped(db: Session) -> None:
-    """Elsewhere the zone is dropped, and the time on the clock counts."""
+    """Other databases drop the zone, and the local time is compared."""
     attributes, noon = ["at", "at_zone"], NOON.replace(tzinfo=EAST)
     assert [each for each in attributes if is_repetition(db, each, noon, noon)] == attributes
     assert [each for each in attributes if is_repetition(db, each, noon, noon.replace(hour=13))] == []
 
 
 def test_serializer_of_the_engine(engine: Engine, create: Callable[[MetaData], None], new_engine: Any) -> None:
-    """JSON is made as the engine makes it, of what the standard library cannot serialize, too."""
+    """JSON is compared as the engine serializes it, even if the standard library cannot serialize a value."""
     create(Base.metadata)
     own = new_engine(engine.name, engine.url, json_serializer=lambda value: json.dumps(value, default=str))
     with Session(own) as session:
@@ -79,7 +79,7 @@ def test_serializer_of_the_engine(engine: Engine, create: Callable[[MetaData], N
 
 
 def test_async(async_engine: AsyncEngine) -> None:
-    """Asynchronous drivers are asked as well."""
+    """Asynchronous drivers compare values in the database, too."""
     values = {"number": 5, "price": Decimal("9.994999"), "folded": "Ada", "at": datetime(2024, 5, 17, 12, 0, 0, 600000)}
 
     async def story(session: AsyncSession) -> None:
@@ -96,7 +96,7 @@ def test_async(async_engine: AsyncEngine) -> None:
 
 
 def test_the_database_is_asked_once(db: Session, statements: Statements) -> None:
-    """However many values have changed, one SELECT compares them, and only then there is one."""
+    """One SELECT compares all values that the column may have changed; without such values, none is sent."""
     values = {"folded": "ADA", "price": Decimal("9.994999"), "small": 3}
     insert_once(db, Form(public_id=FIRST, **values))
     db.commit()

@@ -1,4 +1,4 @@
-"""``insert_once``: an insert that can be repeated."""
+"""``insert_once()``: an insert that can be repeated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.backend
 
 
 class Parcel(PublicIdColumnMixin, Base):
-    """Has a key of its own, and a version."""
+    """Declares its own key, and has a version."""
 
     __tablename__ = "parcel"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -49,7 +49,7 @@ class Parcel(PublicIdColumnMixin, Base):
 
 
 def test_first_time_and_again(db: Session, engine: Engine) -> None:
-    """The object itself comes back, stored, with its key, its defaults and its children.
+    """The first call stores the object with its key, defaults and children, and returns it.
 
     A repetition finds the row, in the same transaction, in the next one, and in another session.
     """
@@ -69,7 +69,7 @@ def test_first_time_and_again(db: Session, engine: Engine) -> None:
 
 
 def test_other_contents(db: Session) -> None:
-    """The same id with other contents is an error that names the attributes, and the transaction goes on."""
+    """The same id with different contents raises an error that names the attributes, and the transaction continues."""
     insert_once(db, Order(public_id=A, number="1", total=Decimal(5), state="new", note="same"))
     with pytest.raises(IdempotencyConflict) as caught:
         insert_once(db, Order(public_id=A, number="1", total=Decimal(6), state="paid", note="same"))
@@ -81,7 +81,7 @@ def test_other_contents(db: Session) -> None:
 
 
 def test_only_what_is_set_is_compared(db: Session) -> None:
-    """What a repetition leaves open may be anything, as may what the defaults of the columns have made of it."""
+    """Attributes that a repetition leaves unset are not compared, nor is ``None`` for a column with a default."""
     insert_once(db, Order(public_id=A, number="1", state="paid", served="cold", note="deferred"))
 
     assert insert_once(db, Order(public_id=A, state=None, served=None))[1] is False
@@ -91,7 +91,7 @@ def test_only_what_is_set_is_compared(db: Session) -> None:
 
 
 def test_deferred_column(db: Session, statements: Statements) -> None:
-    """A deferred column is compared as others are: its value comes with the row."""
+    """A deferred column is compared like others, and its value is loaded with the row."""
     insert_once(db, Order(public_id=A, note="deferred"))
     db.expunge_all()
     statements.clear()
@@ -102,7 +102,7 @@ def test_deferred_column(db: Session, statements: Statements) -> None:
 
 @pytest.mark.parametrize("expire_on_commit", [True, False])
 def test_row_that_has_changed(db: Session, engine: Engine, expire_on_commit: bool) -> None:
-    """The contents of the row as it is now count, also where the session has an older object of it."""
+    """The current contents of the row are compared, even if the session holds an older object."""
     db.expire_on_commit = expire_on_commit
     order, _ = insert_once(db, Order(public_id=A, state="new"))
     db.commit()
@@ -114,7 +114,7 @@ def test_row_that_has_changed(db: Session, engine: Engine, expire_on_commit: boo
 
 
 def test_scoped_session(db: Session, engine: Engine) -> None:
-    """A scoped session does as well; a connection does not."""
+    """A scoped session is accepted; a connection is not."""
     scoped = scoped_session(sessionmaker(engine))
     order, created = insert_once(scoped, Order(public_id=A))
     assert created
@@ -128,7 +128,7 @@ def test_scoped_session(db: Session, engine: Engine) -> None:
 
 
 def test_id_that_was_read_before(db: Session, engine: Engine) -> None:
-    """An id that the library has made may be kept by whoever read it; it is not exchanged for another one."""
+    """A generated id may be known to the code that read it, and is not replaced by another one."""
     order = Order(number="1")
     public_id = order.public_id
     insert_once(db, Order(public_id=public_id, number="1"))
@@ -141,7 +141,7 @@ def test_id_that_was_read_before(db: Session, engine: Engine) -> None:
 
 @pytest.mark.parametrize("id", [{}, {"public_id": None}, {"public_id": A}], ids=["none", "None", "taken away"])
 def test_none_is_no_id(db: Session, statements: list[str], id: dict[str, Any]) -> None:
-    """Without an id that somebody knows, an insert could not be repeated: refused before anything is sent."""
+    """An insert without a known id could not be repeated, and is rejected before anything is sent."""
     order = Order(number="1", **id)
     if id.get("public_id"):
         order.public_id = None
@@ -156,7 +156,7 @@ def test_none_is_no_id(db: Session, statements: list[str], id: dict[str, Any]) -
 
 
 def test_none_for_another_id(db: Session) -> None:
-    """``None`` for a public id that is not the repeated one is left to the library, and never a conflict."""
+    """``None`` for a public id that does not identify the insert lets the library generate one, and never conflicts."""
     order, _ = insert_once(db, Order(public_id=A, code=None))
 
     assert insert_once(db, Order(public_id=A, code=None)) == (order, False)
@@ -165,7 +165,7 @@ def test_none_for_another_id(db: Session) -> None:
 
 
 def test_collision_of_another_id(db: Session) -> None:
-    """Where another id of the row collides that the library makes, it is made again, as everywhere."""
+    """If another generated id of the row collides, it is generated again."""
     order, _ = insert_once(db, Order(public_id=A))
     with testing.collisions(Order, order.code, attribute="code"):
         other, created = insert_once(db, Order(public_id=B))
@@ -175,7 +175,7 @@ def test_collision_of_another_id(db: Session) -> None:
 
 
 def test_none_where_a_value_is_made(db: Session) -> None:
-    """A key and a version that are ``None`` are made by the INSERT, and are no contents that could differ."""
+    """A key and a version that are ``None`` are generated by the INSERT, and are not compared."""
     payload: dict[str, Any] = {"public_id": A, "id": None, "version": None, "name": None}
     parcel, created = insert_once(db, Parcel(**payload))
     db.commit()
@@ -186,7 +186,7 @@ def test_none_where_a_value_is_made(db: Session) -> None:
 
 
 def test_attribute(db: Session) -> None:
-    """Any public id of a model may be the one that is repeated; others that are not set do not differ."""
+    """Any public id of a model can identify the insert; other public ids are compared only if they are set."""
     code = Uuid7(prefix="iocode").generate()
     order, _ = insert_once(db, Order(code=code, number="1"), attribute="code")
 
@@ -207,7 +207,7 @@ def test_what_is_no_object(value: Any) -> None:
 
 
 def test_object_that_is_not_new(db: Session) -> None:
-    """An object that was added already would be written by any flush."""
+    """An object that was added to a session is rejected, because any flush could write it."""
     order = Order(public_id=A)
     db.add(order)
     with pytest.raises(ConfigurationError, match="not new"):
@@ -228,9 +228,9 @@ def test_object_that_is_not_new(db: Session) -> None:
     indirect=["database"],
 )
 def test_what_is_sent(db: Session, statements: Statements, turn: list[str], begin: list[str], end: list[str]) -> None:
-    """The first time takes an INSERT in a savepoint, and a turn on MySQL and MariaDB; a repetition one SELECT more.
+    """The first call sends an INSERT in a savepoint; a repetition also sends a SELECT.
 
-    That SELECT ends the turn, too.
+    On MySQL and MariaDB, both also take a turn, which that SELECT ends.
     """
     db.close()
     db.connection()
@@ -251,7 +251,7 @@ def test_what_is_sent(db: Session, statements: Statements, turn: list[str], begi
 @pytest.mark.backend(name=FOR_SERVERS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name: str, create: Callable[[MetaData], None], session: Session) -> None:
-    """Models that are mapped in any way can be inserted once, by each of their public ids."""
+    """Models with any kind of mapping can be inserted once, by each of their public ids."""
     model, _ = SHAPES[name]()
     create(inspect(model).local_table.metadata)
     for attribute, column in id_attributes(inspect(model)).items():
@@ -267,7 +267,7 @@ def test_shapes(name: str, create: Callable[[MetaData], None], session: Session)
 
 @pytest.mark.parametrize("attribute", ["public_id", "code"])
 def test_another_class_of_the_same_table(create: Callable[[MetaData], None], session: Session, attribute: str) -> None:
-    """A row of another class in the same hierarchy is another row, by whichever of its ids it is found."""
+    """A row of another class in the same hierarchy is a conflict, whichever public id finds it."""
 
     class Own(DeclarativeBase): ...
 
@@ -293,7 +293,7 @@ def test_another_class_of_the_same_table(create: Callable[[MetaData], None], ses
 
 
 def test_compare(db: Session) -> None:
-    """The caller names what a repetition has to repeat: a column, or a relationship for its foreign key."""
+    """``compare`` names what a repetition has to repeat: a column, or a relationship for its foreign key."""
     ada, eve = Customer(name="Ada"), Customer(name="Eve")
     db.add_all([ada, eve])
     db.flush()
@@ -309,7 +309,7 @@ def test_compare(db: Session) -> None:
 
 @pytest.mark.parametrize("compare", ["number", ["numbr"], [None]])
 def test_compare_of_nothing(db: Session, engine: Engine, compare: Any) -> None:
-    """A name that the model does not have is refused before anything is sent, as is one string."""
+    """``compare`` rejects an unknown name or a single string before anything is written."""
     with pytest.raises(ConfigurationError, match="compare"):
         insert_once(db, Order(public_id=A, number="1"), compare=compare)
     assert db.scalar(select(func.count()).select_from(Order)) == 0
@@ -319,7 +319,7 @@ def test_compare_of_nothing(db: Session, engine: Engine, compare: Any) -> None:
 
 
 def test_async(async_engine: AsyncEngine) -> None:
-    """The awaited twin inserts once, finds again, and tells a conflict, with every driver; the session goes on."""
+    """The asynchronous version inserts once, finds the row again, and raises on conflicts; the session stays usable."""
 
     async def story(session: AsyncSession) -> None:
         ada, created = await async_once(session, Customer(public_id=ADA, name="Ada"))

@@ -1,4 +1,4 @@
-"""``insert_once()`` of an object with parents, children, and links of every kind."""
+"""``insert_once()`` for objects with parents, children and links of every kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.backend
 
 
 def test_parent(db: Session) -> None:
-    """A relationship to one object counts as its foreign key, whether that or the object is given."""
+    """A many-to-one relationship is compared as its foreign key, whether the object or the key is given."""
     ada, grace = Customer(name="Ada"), Customer(name="Grace")
     db.add_all([ada, grace])
     db.flush()
@@ -36,7 +36,7 @@ def test_parent(db: Session) -> None:
 
 
 def test_parent_that_is_not_stored(db: Session, engine: Engine) -> None:
-    """A pending parent is written first, and stays when the row is stored already; a new one is refused."""
+    """A pending parent is flushed first, and kept even if the row exists; a new one is rejected."""
     insert_once(db, Order(public_id=A))
     db.add(grace := Customer(name="Grace"))
     with pytest.raises(IdempotencyConflict):
@@ -50,7 +50,7 @@ def test_parent_that_is_not_stored(db: Session, engine: Engine) -> None:
 
 
 def test_parent_of_another_session(db: Session, engine: Engine) -> None:
-    """The error is that of ``session.add()``, and the other session has what it had."""
+    """A parent of another session raises the error of ``session.add()``, and the other session is unchanged."""
     with Session(engine) as other:
         other.add(ada := Customer(name="Ada"))
         other.commit()
@@ -59,7 +59,7 @@ def test_parent_of_another_session(db: Session, engine: Engine) -> None:
 
 
 def test_reference_that_differs(db: Session) -> None:
-    """A foreign key that differs is named as its reference, where the model has one: it is what a client has sent."""
+    """A foreign key that differs is reported under the name of its reference, which the client sent."""
     db.add_all([first := Customer(name="Ada"), second := Customer(name="Grace")])
     db.flush()
     insert_once(db, Note(public_id=A, customer_public_id=first.public_id))
@@ -68,7 +68,7 @@ def test_reference_that_differs(db: Session) -> None:
 
 
 def test_nothing_is_heard(db: Session, listen: Callable[..., None]) -> None:
-    """No listener of the application hears that the object leaves its parents for a while."""
+    """No attribute listener is called while the object is temporarily removed from its parents."""
     db.add(ada := Customer(name="Ada"))
     db.flush()
     assert ada.orders == []
@@ -84,7 +84,7 @@ def test_nothing_is_heard(db: Session, listen: Callable[..., None]) -> None:
 
 @pytest.mark.parametrize("is_loaded", [True, False], ids=["loaded", "not loaded"])
 def test_links_of_every_kind(db: Session, engine: Engine, is_loaded: bool) -> None:
-    """An object is inserted with all its links, without a warning of the flush, and the other sides show it."""
+    """An object is inserted with all its links, without a flush warning, and the other sides contain it."""
     ada, tag, bill, line = Customer(name="Ada"), Tag(), Bill(), Line()
     db.add_all([ada, tag, bill, line])
     db.commit()
@@ -117,7 +117,7 @@ def test_links_of_every_kind(db: Session, engine: Engine, is_loaded: bool) -> No
 
 
 def test_changes_of_a_parent(db: Session) -> None:
-    """What else has changed in the collection of a parent is written."""
+    """Other changes to the collection of a parent are written."""
     ada, eve = Customer(name="Ada", orders=[Order(number="1")]), Customer(name="Eve")
     db.add_all([ada, eve])
     db.commit()
@@ -136,7 +136,7 @@ def test_changes_of_a_parent(db: Session) -> None:
 
 @pytest.mark.parametrize("way", ["refresh", "expire"])
 def test_collection_that_a_listener_loads_again(db: Session, listen: Callable[..., None], way: str) -> None:
-    """An object is once in the collection of its parent, also if a listener has loaded that, or expired it."""
+    """An object is in the collection of its parent once, even if a listener refreshes or expires the collection."""
     db.add(ada := Customer(name="Ada"))
     db.flush()
     assert ada.orders == []
@@ -147,7 +147,7 @@ def test_collection_that_a_listener_loads_again(db: Session, listen: Callable[..
 
 
 def test_relationship_that_one_side_knows(create: Callable[[MetaData], None], session: Session) -> None:
-    """What was added to a collection that does not know of the other side is kept, though the flush warns."""
+    """Objects added to a collection without ``back_populates`` are kept, although the flush warns."""
 
     class Own(DeclarativeBase): ...
 
@@ -172,7 +172,7 @@ def test_relationship_that_one_side_knows(create: Callable[[MetaData], None], se
 
 
 def test_loaded_collections_stay_loaded(async_engine: AsyncEngine) -> None:
-    """The collection of a parent that was loaded can be read after the call without a wait, which is none there."""
+    """A loaded collection of the parent can be read after the call without a lazy load, which asyncio forbids."""
 
     async def story(session: AsyncSession) -> None:
         session.add(Customer(name="Ada"))

@@ -1,4 +1,4 @@
-"""``insert_once()`` while others are at the same row."""
+"""``insert_once()`` while other transactions write the same row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.backend
 @pytest.mark.parametrize("is_rolled_back", [False, True], ids=["commit", "some roll back"])
 @pytest.mark.parametrize("is_first", [True, False], ids=["first in its transaction", "after other work"])
 def test_threads(db: Session, engine: Engine, database: str, is_first: bool, is_rolled_back: bool) -> None:
-    """Threads that send the same rows at the same time create each row once, and none of them sees an error."""
+    """Threads that send the same rows concurrently create each row once, and none of them sees an error."""
     if database == "sqlite" and not is_first:
         pytest.skip("a transaction of SQLite that has read cannot wait to write")
     db.close()
@@ -53,7 +53,7 @@ def test_threads(db: Session, engine: Engine, database: str, is_first: bool, is_
 
 
 def test_row_that_comes_and_goes(db: Session, engine: Engine) -> None:
-    """The row that has refused an INSERT is deleted before it is looked for: the transaction of the caller goes on."""
+    """If the conflicting row is deleted before it is read, the object is inserted, and the transaction continues."""
     insert_once(db, Order(public_id=A))
     db.add(earlier := Customer(name="earlier"))
     seen: list[str] = []
@@ -76,7 +76,7 @@ def test_row_that_comes_and_goes(db: Session, engine: Engine) -> None:
 
 @on("postgresql")
 def test_row_that_goes_and_comes(db: Session, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """A row that is deleted and stored again while it is looked for is no hidden one."""
+    """A row that is deleted and inserted again during the lookup is not taken for a hidden row."""
     insert_once(db, Order(public_id=A, number="1"))
     db.commit()
     others = new_engine("postgresql", engine.url)
@@ -97,7 +97,7 @@ def test_row_that_goes_and_comes(db: Session, engine: Engine, new_engine: Callab
 
 @on("postgresql")
 def test_index_of_another_name(db: Session, engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """While REINDEX has renamed the index, the row that is gone is inserted again, too."""
+    """If REINDEX has renamed the index, and the conflicting row is gone, the row is still inserted again."""
     rename = "ALTER INDEX {} RENAME TO {}"
     db.execute(text(rename.format("uq_line_public_id", "uq_line_public_id_ccold")))
     db.add(Line(public_id=A))
@@ -120,10 +120,10 @@ def test_index_of_another_name(db: Session, engine: Engine, new_engine: Callable
 @pytest.mark.parametrize("is_first", [True, False], ids=["first in its transaction", "after other work"])
 @on("mysql", "mariadb")
 def test_deadlock(db: Session, engine: Engine, is_first: bool) -> None:
-    """After a deadlock, a call that has begun its transaction is repeated; any other one raises that error."""
+    """After a deadlock, a call that began its transaction is retried; any other call raises the error."""
     db.close()
     with ThreadPoolExecutor(1) as threads, Session(engine) as other:
-        # it has written more, so the server ends the transaction of the call
+        # this transaction has written more, so the server rolls back the one of the call
         other.add_all([Line(public_id=B), *(Customer() for _ in range(50))])
         other.flush()
         other.add(Order(public_id=A))
@@ -131,7 +131,7 @@ def test_deadlock(db: Session, engine: Engine, is_first: bool) -> None:
 
         @event.listens_for(engine, "before_cursor_execute")
         def meet(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
-            if statement.startswith("INSERT INTO line") and not committed:  # the order is there, and others wait for it
+            if statement.startswith("INSERT INTO line") and not committed:  # the order is inserted, and blocks others
                 committed.append(threads.submit(other.commit))
 
         if not is_first:
@@ -147,8 +147,8 @@ def test_deadlock(db: Session, engine: Engine, is_first: bool) -> None:
 
 @on("mysql", "mariadb")
 def test_lock_timeout(db: Session, engine: Engine) -> None:
-    """If the row of another transaction keeps the INSERT waiting too long, only the INSERT fails."""
-    # not those of earlier tests, whose deleted rows are in the index until the server purges them, and are locked, too
+    """If another transaction blocks the INSERT for too long, only the INSERT is rolled back."""
+    # ids of earlier tests may be locked: their deleted rows stay in the index until the server purges them
     taken, own = NanoId().generate_many(2)
     with Session(engine) as other:
         other.add(Order(public_id=taken))
@@ -166,7 +166,7 @@ def test_lock_timeout(db: Session, engine: Engine) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_repetition_keeps_nobody_waiting(db: Session, engine: Engine) -> None:
-    """Until the end of its transaction, others can insert rows that sort behind its own, and repeat the same one."""
+    """Until a repetition commits, other sessions can insert rows that sort after its row, and repeat it as well."""
     db.add(Order(public_id=A))
     db.commit()
     assert insert_once(db, Order(public_id=A))[1] is False

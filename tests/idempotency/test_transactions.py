@@ -1,4 +1,4 @@
-"""``insert_once()`` and transactions: what the caller has begun, and what fails."""
+"""``insert_once()`` in transactions that the caller began, and with statements that fail."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.backend
 
 @pytest.fixture
 def rollbacks(engine: Engine) -> list[Any]:
-    """The connections whose transactions were rolled back, and not only to a savepoint."""
+    """Return the connections whose transactions were rolled back, other than to a savepoint."""
     rolled_back: list[Any] = []
     event.listen(engine, "rollback", rolled_back.append)
     return rolled_back
 
 
 def test_rest_of_the_transaction(db: Session) -> None:
-    """What the session has done before, and what is pending in it, is written and stays so."""
+    """Earlier writes and pending changes of the session are written, and are not rolled back."""
     insert_once(db, Order(public_id=A))
     db.commit()
     db.add(ada := Customer(name="Ada"))
@@ -49,7 +49,7 @@ def test_rest_of_the_transaction(db: Session) -> None:
 
 
 def test_savepoint_that_is_rolled_back(db: Session, engine: Engine) -> None:
-    """What a savepoint of the caller undoes can be sent again, as the same object or another, with its relations."""
+    """After a rollback to a savepoint, the insert can be repeated, with the same or a new object, links included."""
     ada = Customer(name="Ada")
     db.add(ada)
     db.commit()
@@ -69,7 +69,7 @@ def test_savepoint_that_is_rolled_back(db: Session, engine: Engine) -> None:
 
 @on("postgresql", "mysql", "mariadb")
 def test_two_phases(db: Session, engine: Engine) -> None:
-    """A session with two-phase commits has savepoints, too."""
+    """A session with two-phase commits works, because it has savepoints, too."""
     db.close()
     for created in (True, False):
         with Session(engine, twophase=True) as session:
@@ -86,7 +86,7 @@ def test_two_phases(db: Session, engine: Engine) -> None:
 
 @pytest.mark.parametrize("mode", ["create_savepoint", "control_fully"])
 def test_transaction_of_a_connection(db: Session, engine: Engine, mode: Any) -> None:
-    """A session on a connection whose transaction has begun finds the row that another session on it has written."""
+    """A session on a connection in a transaction finds the row that an earlier session on the connection wrote."""
     db.close()
     with engine.connect() as connection:
         connection.begin()
@@ -106,12 +106,12 @@ def test_transaction_of_a_connection(db: Session, engine: Engine, mode: Any) -> 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @on("postgresql", "mysql", "mariadb")
 def test_snapshots(db: Session, database: str, engine: Engine, level: str) -> None:
-    """A row that was committed after the snapshot is found where the transaction can begin anew, or read past it."""
+    """A row committed after the snapshot is found, after a rollback if the database cannot read past the snapshot."""
     with Session(engine.execution_options(isolation_level=level)) as early:
         early.scalars(select(Line)).all()
         insert_once(db, Order(public_id=A))
         db.commit()
-        # MariaDB reads nothing behind its snapshot either since 11.6, by a setting of the server
+        # since 11.6, MariaDB does not read past its snapshot either, unless configured otherwise
         setting = "SHOW VARIABLES LIKE 'innodb_snapshot_isolation'"
         if database == "postgresql" or "ON" in (early.execute(text(setting)).one_or_none() or ()):
             with pytest.raises(IntegrityError if database == "postgresql" else OperationalError):
@@ -123,10 +123,10 @@ def test_snapshots(db: Session, database: str, engine: Engine, level: str) -> No
 
 @pytest.mark.parametrize("said", ["to the engine", "to a copy of it", "to the connection"])
 def test_autocommit(db: Session, engine: Engine, new_engine: Callable[..., Engine], said: str) -> None:
-    """Where each statement commits by itself it is refused before anything is sent, however that was chosen."""
+    """In autocommit mode, the call is rejected before anything is sent, however the mode was set."""
     auto: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
     used = new_engine(engine.name, engine.url, **auto) if said == "to the engine" else engine
-    used.connect().close()  # which asks for settings the first time
+    used.connect().close()  # the first connection queries settings
     sent: list[str] = []
     event.listen(used, "before_cursor_execute", lambda *call: sent.append(call[2]))
     with Session(used.execution_options(**auto) if said == "to a copy of it" else used) as session:
@@ -143,7 +143,7 @@ def test_autocommit(db: Session, engine: Engine, new_engine: Callable[..., Engin
 
 @on("sqlite")
 def test_a_program_that_says_begin_itself(db: Session, engine: Engine) -> None:
-    """The recipe of SQLAlchemy for SQLite, BEGIN by an event, is no AUTOCOMMIT."""
+    """SQLAlchemy's recipe for SQLite, which emits BEGIN in an event listener, is not autocommit."""
     db.close()
     event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
@@ -160,7 +160,7 @@ def test_a_program_that_says_begin_itself(db: Session, engine: Engine) -> None:
 @pytest.mark.parametrize("is_first", [True, False], ids=["first in its transaction", "after other work"])
 @pytest.mark.parametrize("number", ["earlier", "x" * 11], ids=["another constraint", "a value that is too long"])
 def test_other_violation(db: Session, engine: Engine, rollbacks: list[Any], number: str, is_first: bool) -> None:
-    """Whatever else the INSERT violates, the error is that of the database, at once, and undoes the insert alone."""
+    """If the INSERT violates another constraint, the database's error is raised at once; only the INSERT is undone."""
     if engine.name == "sqlite" and number != "earlier":
         pytest.skip("SQLite takes any text")
     db.add(Order(public_id=A, number="earlier"))
@@ -192,7 +192,7 @@ def test_in_the_handler_of_another_error(db: Session) -> None:
 
 @pytest.mark.parametrize("name", ["second row", "listener"])
 def test_second_statement_fails(db: Session, engine: Engine, listen: Callable[..., None], name: str) -> None:
-    """If a row that belongs to the object is refused, or one that a listener writes, the object is not stored."""
+    """If a row of a child or of a listener violates a constraint, the object is not stored."""
 
     def write(mapper: Any, connection: Any, order: Any) -> None:
         connection.execute(insert(Tag.__table__), {"public_id": B})
@@ -210,7 +210,7 @@ def test_second_statement_fails(db: Session, engine: Engine, listen: Callable[..
 
 
 def test_listener_that_writes_before(db: Session, engine: Engine, listen: Callable[..., None]) -> None:
-    """What a listener writes before the INSERT of a repetition is undone with it."""
+    """Rows that a listener writes before the INSERT of a repetition are rolled back with it."""
     db.add(Line(public_id=B))
     db.flush()
     listen(Line, "before_insert", lambda mapper, connection, line: connection.execute(insert(Line.__table__), {}))
@@ -222,7 +222,7 @@ def test_listener_that_writes_before(db: Session, engine: Engine, listen: Callab
 
 @pytest.mark.parametrize("error", [IntegrityError, RuntimeError, KeyboardInterrupt])
 def test_flush_that_fails_before_the_insert(db: Session, engine: Engine, error: type[BaseException]) -> None:
-    """If the flush before the insert fails, the object still refers to its parent, and can be inserted later."""
+    """If the flush before the insert fails, the object keeps its parent, and can be inserted later."""
     db.add(ada := Customer(name="Ada"))
     db.commit()
     db.add(Customer(name="Ada" if error is IntegrityError else "new"))
@@ -241,16 +241,16 @@ def test_flush_that_fails_before_the_insert(db: Session, engine: Engine, error: 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_interrupted_insert(db: Session, engine: Engine, error: type[BaseException], when: Any) -> None:
-    """An error in the insert itself leaves the parent of the object, and no row, and the call can be repeated."""
+    """If the insert is interrupted, the object keeps its parent, no row is stored, and the call can be repeated."""
     db.add(ada := Customer(name="Ada"))
     db.commit()
     order = Order(public_id=A, customer=ada)
     with pytest.raises(error), interrupted(engine, 1, error, when, only=("INSERT INTO",)):
         insert_once(db, order)
     if error is RuntimeError:
-        assert insert_once(db, Line(public_id=A))[1] is True  # the transaction goes on
+        assert insert_once(db, Line(public_id=A))[1] is True  # the transaction continues
     db.rollback()
-    gc.collect()  # SQLAlchemy leaves the lock on an SQLite file to it after a KeyboardInterrupt
+    gc.collect()  # after a KeyboardInterrupt, the SQLite file stays locked until the connection is collected
 
     assert stored(engine) == []
     assert vars(order)["customer"] is ada
@@ -259,7 +259,7 @@ def test_interrupted_insert(db: Session, engine: Engine, error: type[BaseExcepti
 
 @on("mysql", "mariadb")
 def test_interrupted_turn(db: Session, engine: Engine, listen: Callable[..., None]) -> None:
-    """An error ends the turn of the call, also while the connection stays in use."""
+    """An error ends the turn of the call, even while the connection is still in use."""
     locks: list[Any] = []
     listen(engine, "before_cursor_execute", lambda _, cursor, statement, values, *rest: locks.append(values))
     with pytest.raises(RuntimeError), interrupted(engine, 1, RuntimeError, only=("INSERT INTO",)):
@@ -271,7 +271,7 @@ def test_interrupted_turn(db: Session, engine: Engine, listen: Callable[..., Non
 
 
 def test_sessions_of_other_habits(db: Session, engine: Engine) -> None:
-    """Neither autoflush nor expiration nor autobegin is needed."""
+    """The call does not need autoflush, expiration on commit, or autobegin."""
     db.close()
     with Session(engine, autoflush=False, expire_on_commit=False, autobegin=False) as session:
         for created in (True, False):

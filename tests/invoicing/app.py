@@ -1,11 +1,11 @@
 """An invoicing service with tenants. ``by_hand`` is the same service without the library."""
-# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a function
 
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Response
-from invoicing.models import Customer, CustomerId, Invoice, InvoiceId, Line, Organisation, Payment, PaymentId
+from invoicing.models import Customer, CustomerId, Invoice, InvoiceId, Line, Organization, Payment, PaymentId
 from invoicing.models import ProductId as ProductId
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine
@@ -70,7 +70,7 @@ class PaymentOut(PublicModel, model=Payment):
 
 
 def create_app(engine: Engine) -> FastAPI:
-    """Return the application, whose requests name their organisation: who may do that is another matter."""
+    """Return the application. A header names the organization; authentication is out of scope here."""
     app = FastAPI()
     install(app)
 
@@ -80,20 +80,20 @@ def create_app(engine: Engine) -> FastAPI:
 
     Database: TypeAlias = Annotated[Session, Depends(get_session)]
 
-    def get_organisation(session: Database, x_organisation: Annotated[str, Header()]) -> Organisation:
-        organisation = lookup.get(session, Organisation, x_organisation)
-        if organisation is None:
+    def get_organization(session: Database, x_organization: Annotated[str, Header()]) -> Organization:
+        organization = lookup.get(session, Organization, x_organization)
+        if organization is None:
             raise HTTPException(401)
-        return organisation
+        return organization
 
-    Ours: TypeAlias = Annotated[Organisation, Depends(get_organisation)]
+    Ours: TypeAlias = Annotated[Organization, Depends(get_organization)]
 
     def its_own(model: Any) -> Any:
-        return lambda organisation: model.organisation_id == organisation.id
+        return lambda organization: model.organization_id == organization.id
 
     def condition_of(model: Any) -> Any:
-        def condition(organisation: Ours) -> Any:
-            return model.organisation_id == organisation.id
+        def condition(organization: Ours) -> Any:
+            return model.organization_id == organization.id
 
         return condition
 
@@ -116,9 +116,9 @@ def create_app(engine: Engine) -> FastAPI:
         return InvoicePage.model_validate(page)
 
     @app.post("/invoices", status_code=201)
-    def add_invoice(session: Database, organisation: Ours, new: InvoiceIn) -> InvoiceOut:
-        lines = [Line(organisation_id=organisation.id, **line.model_dump()) for line in new.lines]
-        invoice = Invoice(organisation_id=organisation.id, **new.model_dump(exclude={"lines"}), lines=lines)
+    def add_invoice(session: Database, organization: Ours, new: InvoiceIn) -> InvoiceOut:
+        lines = [Line(organization_id=organization.id, **line.model_dump()) for line in new.lines]
+        invoice = Invoice(organization_id=organization.id, **new.model_dump(exclude={"lines"}), lines=lines)
         session.add(invoice)
         session.commit()
         return InvoiceOut.of(session, invoice)
@@ -138,10 +138,10 @@ def create_app(engine: Engine) -> FastAPI:
 
     @app.put("/payments/{payment_id}", status_code=201)
     def pay(
-        session: Database, organisation: Ours, payment_id: PaymentId, new: PaymentIn, response: Response
+        session: Database, organization: Ours, payment_id: PaymentId, new: PaymentIn, response: Response
     ) -> PaymentOut:
-        payment = Payment(public_id=payment_id, organisation_id=organisation.id, **new.model_dump())
-        payment, created = idempotency.insert_once(session, payment, where=its_own(Payment)(organisation))
+        payment = Payment(public_id=payment_id, organization_id=organization.id, **new.model_dump())
+        payment, created = idempotency.insert_once(session, payment, where=its_own(Payment)(organization))
         session.commit()
         response.status_code = 201 if created else 200
         return PaymentOut.of(session, payment)

@@ -1,8 +1,9 @@
-"""The service without the library, on the tables of the other one: what a careful author would write.
+"""The service without the library, on the same tables, as a careful author would write it.
 
-It retries no collision, has one order of pages and no way back in them, and compares no repetition with the row.
+It does not retry collisions, its pages have one order and no way back, and it does not compare a repeated request
+with the row.
 """
-# FastAPI reads the annotations of routes, which name what is local to a function: they must not be put off
+# annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a function
 
 import secrets
 from collections.abc import Iterator
@@ -38,29 +39,29 @@ def public_id(prefix: str, length: int = 12) -> Any:
     return mapped_column(String(30), unique=True, default=partial(new_id, prefix, length))
 
 
-class Organisation(Base):
-    __tablename__ = "iv_organisation"
+class Organization(Base):
+    __tablename__ = "iv_organization"
     id: Mapped[int] = mapped_column(primary_key=True)
     public_id: Mapped[str] = public_id("ivorg_")
 
 
-class OfAnOrganisation:
+class OfAnOrganization:
     id: Mapped[int] = mapped_column(primary_key=True)
-    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
+    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id))
 
 
-class Customer(OfAnOrganisation, Base):
+class Customer(OfAnOrganization, Base):
     __tablename__ = "iv_customer"
     public_id: Mapped[str] = public_id("ivcus_")
     name: Mapped[str]
 
 
-class Product(OfAnOrganisation, Base):
+class Product(OfAnOrganization, Base):
     __tablename__ = "iv_product"
     public_id: Mapped[str] = public_id("ivpro_")
 
 
-class Invoice(OfAnOrganisation, Base):
+class Invoice(OfAnOrganization, Base):
     __tablename__ = "iv_invoice"
     public_id: Mapped[str] = public_id("ivinv_")
     note: Mapped[str]
@@ -69,7 +70,7 @@ class Invoice(OfAnOrganisation, Base):
     lines: Mapped[list["Line"]] = relationship(order_by="Line.id", cascade="all, delete-orphan")
 
 
-class Line(OfAnOrganisation, Base):
+class Line(OfAnOrganization, Base):
     __tablename__ = "iv_line"
     public_id: Mapped[str] = public_id("", 16)
     invoice_id: Mapped[int] = mapped_column(ForeignKey(Invoice.id))
@@ -78,7 +79,7 @@ class Line(OfAnOrganisation, Base):
     quantity: Mapped[int]
 
 
-class Payment(OfAnOrganisation, Base):
+class Payment(OfAnOrganization, Base):
     __tablename__ = "iv_payment"
     public_id: Mapped[str] = public_id("ivpay_")
     invoice_id: Mapped[int] = mapped_column(ForeignKey(Invoice.id))
@@ -109,36 +110,36 @@ def create_app(engine: Engine) -> FastAPI:
 
     Database: TypeAlias = Annotated[Session, Depends(get_session)]
 
-    def get_organisation(session: Database, x_organisation: Annotated[str, Header()]) -> Organisation:
-        organisation = session.scalar(select(Organisation).where(Organisation.public_id == x_organisation))
-        if organisation is None:
+    def get_organization(session: Database, x_organization: Annotated[str, Header()]) -> Organization:
+        organization = session.scalar(select(Organization).where(Organization.public_id == x_organization))
+        if organization is None:
             raise HTTPException(401)
-        return organisation
+        return organization
 
-    Ours: TypeAlias = Annotated[Organisation, Depends(get_organisation)]
+    Ours: TypeAlias = Annotated[Organization, Depends(get_organization)]
 
     def one(
-        session: Session, organisation: Organisation, model: Any, public_id: str, status: int, *options: Any
+        session: Session, organization: Organization, model: Any, public_id: str, status: int, *options: Any
     ) -> Any:
-        query = select(model).where(model.public_id == public_id, model.organisation_id == organisation.id)
+        query = select(model).where(model.public_id == public_id, model.organization_id == organization.id)
         row = session.scalars(query.options(*options)).unique().one_or_none()
         if row is None:
             raise HTTPException(status, f"no such {model.__name__}")
         return row
 
     @app.get("/customers/{customer_id}")
-    def show_customer(session: Database, organisation: Ours, customer_id: str) -> Any:
-        customer = one(session, organisation, Customer, customer_id, 404)
+    def show_customer(session: Database, organization: Ours, customer_id: str) -> Any:
+        customer = one(session, organization, Customer, customer_id, 404)
         return {"public_id": customer.public_id, "name": customer.name}
 
     @app.get("/invoices/{invoice_id}")
-    def show_invoice(session: Database, organisation: Ours, invoice_id: str) -> Any:
+    def show_invoice(session: Database, organization: Ours, invoice_id: str) -> Any:
         options = [joinedload(Invoice.customer), selectinload(Invoice.lines).joinedload(Line.product)]
-        return whole(one(session, organisation, Invoice, invoice_id, 404, *options))
+        return whole(one(session, organization, Invoice, invoice_id, 404, *options))
 
     @app.get("/invoices")
-    def list_invoices(session: Database, organisation: Ours, limit: int = 20, after: str | None = None) -> Any:
-        query = select(Invoice).where(Invoice.organisation_id == organisation.id)
+    def list_invoices(session: Database, organization: Ours, limit: int = 20, after: str | None = None) -> Any:
+        query = select(Invoice).where(Invoice.organization_id == organization.id)
         if after is not None:
             last = select(Invoice.id).where(Invoice.public_id == after).scalar_subquery()
             query = query.where(Invoice.id < last)
@@ -148,56 +149,56 @@ def create_app(engine: Engine) -> FastAPI:
         return {"items": list(map(row_of, invoices[:limit])), "next": following}
 
     @app.post("/invoices", status_code=201)
-    def add_invoice(session: Database, organisation: Ours, new: Annotated[dict[str, Any], Body()]) -> Any:
-        customer = one(session, organisation, Customer, new["customer_public_id"], 422)
+    def add_invoice(session: Database, organization: Ours, new: Annotated[dict[str, Any], Body()]) -> Any:
+        customer = one(session, organization, Customer, new["customer_public_id"], 422)
         wanted = {line["product_public_id"] for line in new["lines"]}
-        mine = Product.organisation_id == organisation.id
+        mine = Product.organization_id == organization.id
         products = session.scalars(select(Product).where(Product.public_id.in_(wanted), mine)).all()
         by_id = {product.public_id: product for product in products}
         if wanted - by_id.keys():
             raise HTTPException(422, "no such Product")
         lines = [
-            Line(organisation_id=organisation.id, product=by_id[line["product_public_id"]], quantity=line["quantity"])
+            Line(organization_id=organization.id, product=by_id[line["product_public_id"]], quantity=line["quantity"])
             for line in new["lines"]
         ]
-        invoice = Invoice(organisation_id=organisation.id, customer=customer, note=new.get("note", ""), lines=lines)
+        invoice = Invoice(organization_id=organization.id, customer=customer, note=new.get("note", ""), lines=lines)
         session.add(invoice)
         session.commit()
         return whole(invoice)
 
     @app.patch("/invoices/{invoice_id}")
     def change_invoice(
-        session: Database, organisation: Ours, invoice_id: str, change: Annotated[dict[str, str], Body()]
+        session: Database, organization: Ours, invoice_id: str, change: Annotated[dict[str, str], Body()]
     ) -> Any:
-        invoice = one(session, organisation, Invoice, invoice_id, 404)
+        invoice = one(session, organization, Invoice, invoice_id, 404)
         # without its row, the old customer would be loaded for the history of the attribute
-        customer = one(session, organisation, Customer, change["customer_public_id"], 422)
+        customer = one(session, organization, Customer, change["customer_public_id"], 422)
         invoice.customer_id = customer.id
         session.commit()
         return {"public_id": invoice.public_id, "customer_public_id": customer.public_id, "note": invoice.note}
 
     @app.delete("/invoices/{invoice_id}", status_code=204)
-    def remove_invoice(session: Database, organisation: Ours, invoice_id: str) -> None:
-        session.delete(one(session, organisation, Invoice, invoice_id, 404))
+    def remove_invoice(session: Database, organization: Ours, invoice_id: str) -> None:
+        session.delete(one(session, organization, Invoice, invoice_id, 404))
         session.commit()
 
     @app.put("/payments/{payment_id}", status_code=201)
     def pay(
         session: Database,
-        organisation: Ours,
+        organization: Ours,
         payment_id: str,
         new: Annotated[dict[str, Any], Body()],
         response: Response,
     ) -> Any:
-        invoice = one(session, organisation, Invoice, new["invoice_public_id"], 422)
+        invoice = one(session, organization, Invoice, new["invoice_public_id"], 422)
         payment = Payment(
-            public_id=payment_id, organisation_id=organisation.id, invoice_id=invoice.id, cents=new["cents"]
+            public_id=payment_id, organization_id=organization.id, invoice_id=invoice.id, cents=new["cents"]
         )
         try:
             with session.begin_nested():
                 session.add(payment)
         except IntegrityError:
-            payment = one(session, organisation, Payment, payment_id, 409)
+            payment = one(session, organization, Payment, payment_id, 409)
             response.status_code = 200
         session.commit()
         return {"public_id": payment.public_id, "invoice_public_id": invoice.public_id, "cents": payment.cents}

@@ -1,4 +1,4 @@
-"""Both services answer the same requests in the same way, and with as many statements."""
+"""Both services return the same responses, and the library sends no more statements than ``MORE`` allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from invoicing import app as with_the_library
 from invoicing import by_hand
-from invoicing.models import Base, Customer, Organisation, PaymentId, Product
+from invoicing.models import Base, Customer, Organization, PaymentId, Product
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -23,19 +23,19 @@ PAGE = Path(__file__).parents[2] / "docs/background/how-it-is-fast.md"
 """The page with the table for PostgreSQL."""
 
 MORE = {
-    # the row that the invoice has is read, because it may be hidden, and still be assigned
+    # reads the row that the invoice refers to, because a hidden row may be assigned again
     "a customer of another organization for it": dict.fromkeys(["sqlite", "postgresql", "mysql", "mariadb"], 1),
     # BEGIN IMMEDIATE; a lock that serializes repetitions, and its release
     "a payment": {"sqlite": 1, "mysql": 2, "mariadb": 2},
-    # the public id of the invoice is read, which by hand is taken to be the one that was sent
+    # reads the public id of the invoice; the service by hand assumes the one in the request
     "the payment again": {"sqlite": 2, "postgresql": 1, "mysql": 2, "mariadb": 2},
 }
-"""Where the library sends more, by how much, and why."""
+"""How many more statements the library sends for a request, and why."""
 
 
 @dataclass
 class Sample:
-    """Rows of an organisation, and a customer of another one."""
+    """The public ids of an organization and its rows, and of a customer of another organization."""
 
     ours: str
     customers: list[str]
@@ -44,12 +44,12 @@ class Sample:
 
 
 def sample_of(session: Session) -> Sample:
-    ours, others = Organisation(name="Ours"), Organisation(name="Others")
+    ours, others = Organization(name="Ours"), Organization(name="Others")
     session.add_all([ours, others])
     session.flush()
-    customers = [Customer(organisation_id=ours.id, name=name) for name in ("Ada", "Grace")]
-    products = [Product(organisation_id=ours.id, name=f"Product {n}", cents=100 * n) for n in range(5)]
-    stranger = Customer(organisation_id=others.id, name="Eve")
+    customers = [Customer(organization_id=ours.id, name=name) for name in ("Ada", "Grace")]
+    products = [Product(organization_id=ours.id, name=f"Product {n}", cents=100 * n) for n in range(5)]
+    stranger = Customer(organization_id=others.id, name="Eve")
     session.add_all([*customers, *products, stranger])
     session.commit()
     ids = [each.public_id for each in (*customers, *products)]
@@ -57,17 +57,17 @@ def sample_of(session: Session) -> Sample:
 
 
 Request: TypeAlias = Callable[..., tuple[str, httpx.Response, int]]
-"""Sends a request that has words, and returns them, the answer, and how many statements it took."""
+"""Sends a request with a description, and returns the description, the response, and the number of statements."""
 
 
 def story(send: Request, sample: Sample) -> Iterator[tuple[str, httpx.Response, int]]:
-    """Each request in words, its answer, and how many statements it took."""
+    """Yield the description, the response, and the number of statements of each request."""
     ada, grace = sample.customers
     lines = [{"product_public_id": product, "quantity": 2} for product in sample.products]
     invoice = {"customer_public_id": ada, "note": "by noon", "lines": lines}
     yield send("a customer", "GET", f"/customers/{ada}")
     yield send("a customer of another organization", "GET", f"/customers/{sample.of_others}")
-    # the first INSERT into a table on PostgreSQL asks the catalog once whether it has triggers
+    # on PostgreSQL, the first INSERT into a table queries the catalog once for triggers
     old, made, last = [send("an invoice with five lines, posted", "POST", "/invoices", json=invoice) for _ in range(3)]
     yield last
     number = made[1].json()["public_id"]
@@ -87,7 +87,7 @@ def story(send: Request, sample: Sample) -> Iterator[tuple[str, httpx.Response, 
 
 
 def shape_of(response: httpx.Response, sample: Sample) -> Any:
-    """The answer, with places instead of ids; an error is its status alone."""
+    """Return the response with positions instead of ids; for an error, only the status."""
     if response.status_code >= 400 or not response.content:
         return response.status_code
     places = {each: place for place, each in enumerate([*sample.customers, *sample.products])}
@@ -96,12 +96,12 @@ def shape_of(response: httpx.Response, sample: Sample) -> Any:
 
 
 def test_answers_and_statements(engine: Engine, send: Callable[..., httpx.Response], statements: Any) -> None:
-    """The answers are equal, and so are the numbers of statements, but for what stands above."""
+    """The responses are equal, and the library sends no more statements than the other service plus ``MORE``."""
 
     def sender(app: FastAPI, sample: Sample) -> Request:
         def request(what: str, method: str, path: str, **options: Any) -> tuple[str, httpx.Response, int]:
             statements.clear()
-            response = send(app, method, path, headers={"X-Organisation": sample.ours}, **options)
+            response = send(app, method, path, headers={"X-Organization": sample.ours}, **options)
             return what, response, len(statements)
 
         return request

@@ -81,7 +81,7 @@ class Seat(PublicIdColumnMixin, Base):
 
 
 class Page(Base):
-    """Has one public id, under another name, and is loaded with its lines."""
+    """Has one public id, under another name, and loads its lines by a join."""
 
     __tablename__ = "page"
     id: Mapped[int] = bigint_key()
@@ -96,7 +96,7 @@ class Line(Base):
 
 
 class Pair(Base):
-    """Has two public ids, and none is the obvious one."""
+    """Has two public ids, neither of which is the default one."""
 
     __tablename__ = "pair"
     id: Mapped[int] = bigint_key()
@@ -129,7 +129,7 @@ engine = filled_engine(Base.metadata, fill)
 
 @pytest.fixture
 def db(session: Session) -> Session:
-    """A session whose transaction has begun."""
+    """Return a session whose transaction has begun."""
     session.connection()
     return session
 
@@ -139,7 +139,7 @@ def db(session: Session) -> Session:
 
 @pytest.mark.backend
 def test_get(db: Session) -> None:
-    """A row is found by its public id, as text or as typed id, also before it is flushed; an unknown one is none."""
+    """A row is found by its public id, as text or a typed id, even before the flush; an unknown id returns ``None``."""
     found = lookup.get(db, Owner, str(ADA))
 
     assert found is not None
@@ -155,7 +155,7 @@ def test_get(db: Session) -> None:
 
 @classes_die
 def test_get_keeps_no_model_alive() -> None:
-    """A model that was declared in a function, and looked up, is collected with its base."""
+    """A model that was declared in a function and looked up can be garbage-collected with its base."""
 
     def use() -> weakref.ref[Any]:
         class OtherBase(DeclarativeBase): ...
@@ -179,7 +179,7 @@ def test_get_keeps_no_model_alive() -> None:
 
 @pytest.mark.parametrize("value", IMPOSSIBLE, ids=type)
 def test_impossible_id_sends_nothing(db: Session, statements: list[str], value: Any) -> None:
-    """What cannot be an id of the model is not found, whatever it is, and the database is not asked."""
+    """A value that cannot be an id of the model is not found, and no statement is sent."""
     assert lookup.get(db, Owner, value) is None
     with pytest.raises(PublicIdNotFound) as caught:
         lookup.get_one(db, Owner, value)
@@ -188,7 +188,7 @@ def test_impossible_id_sends_nothing(db: Session, statements: list[str], value: 
 
 
 def test_impossible_ids_send_nothing(db: Session, statements: list[str]) -> None:
-    """Of several that cannot be ids of the model none is found, and the database is not asked."""
+    """Functions for several ids leave out values that cannot be ids of the model, and send no statement for them."""
     several = IMPOSSIBLE, [value for value in IMPOSSIBLE if type(value) is str]
     assert [lookup.get_many(db, Owner, values) for values in several] == [{}, {}]
     assert [lookup.keys_of(db, Owner, values) for values in several] == [{}, {}]
@@ -199,7 +199,7 @@ def test_impossible_ids_send_nothing(db: Session, statements: list[str]) -> None
 
 @pytest.mark.backend
 def test_options(db: Session, statements: list[str]) -> None:
-    """A collection is loaded with its row, by a join in the same statement."""
+    """``joinedload()`` in ``options`` loads a collection with its row, in one statement."""
     options = [joinedload(Owner.cars)]
     found = []
     for ask in (
@@ -218,7 +218,7 @@ def test_options(db: Session, statements: list[str]) -> None:
 @since_mariadb(10, 6, "SKIP LOCKED")
 @on("postgresql", "mysql", "mariadb")
 def test_with_for_update(db: Session, engine: Engine) -> None:
-    """The row is locked: another session cannot lock it without waiting, and can lock the next one."""
+    """``with_for_update`` locks the row: another session can read it, and can lock only other rows."""
     assert lookup.get_one(db, Owner, ADA, with_for_update=True).name == "Ada"
     with Session(engine) as other:
         assert lookup.get(other, Owner, ADA) is not None
@@ -233,7 +233,7 @@ def test_with_for_update(db: Session, engine: Engine) -> None:
 
 @pytest.mark.backend
 def test_get_many(db: Session, statements: list[str]) -> None:
-    """The rows come in the order asked for, once each, without those that are unknown; in one statement."""
+    """Rows are returned in the order of the ids, each once, without unknown ids, and by one statement."""
     asked = [GRACE, UNKNOWN, str(ADA), None, GRACE, *IMPOSSIBLE]
     found = lookup.get_many(db, Owner, iter(asked))
 
@@ -242,7 +242,7 @@ def test_get_many(db: Session, statements: list[str]) -> None:
 
 
 def test_get_many_of_a_deferred_id(db: Session, statements: list[str]) -> None:
-    """It is one statement, whatever the model or the caller loads with the rows; they are not compared."""
+    """A lookup takes one statement, whatever columns are loaded with the rows, and does not compare the rows."""
 
     class Own(DeclarativeBase): ...
 
@@ -269,12 +269,12 @@ def test_get_many_of_a_deferred_id(db: Session, statements: list[str]) -> None:
 
 @pytest.mark.parametrize("wrong", [UNKNOWN, "no id", None, 1, []], ids=repr)
 def test_unknown_ids_of_a_field(db: Session, wrong: Any) -> None:
-    """With the name of an input, the first id without a row is an error that names both; otherwise rows come back."""
+    """With ``field``, the first id without a row raises an error that names the field and the id."""
     ada = lookup.get_one(db, Owner, ADA, field="owner")
 
     assert lookup.get_many(db, Owner, iter([ADA]), field="owners") == {ADA: ada}
     assert lookup.get_many(db, Owner, [], field="owners") == {}
-    assert ada.id == 1  # a key is no public id
+    assert ada.id == 1  # a key is not a public id
     with pytest.raises(PublicIdNotFound, match=r"^owner: no Owner has the public id") as one:
         lookup.get_one(db, Owner, wrong, field="owner")
     with pytest.raises(PublicIdNotFound, match=r"^owners: no Owner has the public id") as many:
@@ -285,7 +285,7 @@ def test_unknown_ids_of_a_field(db: Session, wrong: Any) -> None:
 
 @on("sqlite", "mysql", "mariadb")
 def test_get_many_of_an_adopted_column(db: Session) -> None:
-    """A column whose collation ignores case may return other rows than were asked for: they are left out."""
+    """Rows of other ids, which a case-insensitive collation returns as well, are left out."""
 
     class Other(DeclarativeBase): ...
 
@@ -308,7 +308,7 @@ def test_get_many_of_an_adopted_column(db: Session) -> None:
 
 @pytest.mark.backend
 def test_get_many_after_an_update(db: Session) -> None:
-    """Rows are found by the ids that they have now, even if objects of the session show earlier ones."""
+    """Rows are found by their current ids, even if objects of the session show earlier ones."""
     owners = [Owner(name="Ada"), Owner(name="Bea")]
     db.add_all(owners)
     db.flush()
@@ -323,7 +323,7 @@ def test_get_many_after_an_update(db: Session) -> None:
 
 @pytest.mark.backend
 def test_keys_of_and_public_ids_of(db: Session, statements: list[str]) -> None:
-    """Keys, and typed public ids, come in the order asked for; no row is loaded, and what is unknown is left out."""
+    """Keys and typed public ids are returned in the order asked for, without unknown ones; no object is loaded."""
     keys = lookup.keys_of(db, Owner, [GRACE, UNKNOWN, ADA, GRACE, 1])
     found = lookup.public_ids_of(db, Owner, iter([keys[ADA], 999, None, keys[GRACE], keys[ADA]]))
 
@@ -340,7 +340,7 @@ STATEMENTS = {"sqlite": 10, "postgresql": 1, "mysql": 1, "mariadb": 1}
 
 @pytest.mark.backend
 def test_a_hundred_thousand(db: Session, statements: list[str]) -> None:
-    """All ids are one statement; on SQLite, 10 000 are."""
+    """One statement looks up 100,000 ids; on SQLite, ten do."""
     database = db.get_bind().dialect.name
     made = [f"{number:012}" for number in range(100_000)]
     there = made[::200]
@@ -361,7 +361,7 @@ def test_a_hundred_thousand(db: Session, statements: list[str]) -> None:
 
 
 def test_inheritance(db: Session) -> None:
-    """A row is found as what it is, through its model and those above, and not through another one below."""
+    """A row is found through its class and its superclasses, not through other subclasses, and has its own class."""
     assert type(lookup.get(db, Car, CARS[2])) is Truck
     assert type(lookup.get(db, Truck, CARS[2])) is Truck
     assert lookup.get(db, Truck, CARS[0]) is None
@@ -373,7 +373,7 @@ def test_inheritance(db: Session) -> None:
 
 @pytest.mark.backend
 def test_composite_key(db: Session) -> None:
-    """A composite key comes as a tuple; the way back has no single key to ask for."""
+    """``keys_of()`` returns a composite key as a tuple; ``public_ids_of()`` does not accept composite keys."""
     seats = [Seat(row=1, number=number) for number in (3, 1, 2)]
     db.add_all(seats)
     db.flush()
@@ -387,7 +387,7 @@ def test_composite_key(db: Session) -> None:
 
 
 def test_public_ids_of_other_names(db: Session) -> None:
-    """The only public id of a model needs no naming; of several, every function takes the one that is named."""
+    """The only public id of a model needs no ``attribute``; of several, every function uses the one that is named."""
     pair, page = Pair(), Page(lines=[Line(), Line()])
     db.add_all([pair, page])
     db.flush()

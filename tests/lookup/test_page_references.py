@@ -1,4 +1,4 @@
-"""``lookup.page(references=…)``: what references show is selected by the statement of the page."""
+"""``lookup.page(references=…)``: the statement of the page also selects what the references show."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def shown(book: Book) -> list[Any]:
 
 
 def expected(db: Session) -> dict[str, list[Any]]:
-    """The public ids by the relationships, book by book."""
+    """Return the public ids that the relationships of each book lead to."""
     with Session(db.get_bind()) as other:
         return {
             book.public_id: [row and row.public_id for row in (book.author, book.editor, book.shelf, book.sequel_of)]
@@ -115,9 +115,9 @@ def expected(db: Session) -> dict[str, list[Any]]:
 
 
 def test_one_statement(db: Session, statements: Statements) -> None:
-    """The page and all of its references are one statement, forwards and backwards."""
+    """A page and all its references take one statement, forwards and backwards."""
     stored = expected(db)
-    lookup.page(db, Book, limit=5, references=[Book.editor_public_id])  # another statement is kept for it
+    lookup.page(db, Book, limit=5, references=[Book.editor_public_id])  # its statement is cached separately
     db.expunge_all()
     statements.clear()
     first = lookup.page(db, Book, limit=5, references=every())
@@ -148,9 +148,9 @@ PAGES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_other_pages(db: Session, statements: Statements, name: str) -> None:
-    """So are those of an alias, of a condition, of an order that may be NULL, and those that lock their rows.
+    """Pages of an alias, with a condition, with a nullable order, or with locked rows also take one statement.
 
-    Conditions that the application adds to a model hide no public id of a foreign key, as elsewhere.
+    Conditions that the application adds to a model do not hide the public id of a foreign key.
     """
     stored = expected(db)
     rows, options = PAGES[name]
@@ -167,7 +167,7 @@ def test_other_pages(db: Session, statements: Statements, name: str) -> None:
 
 
 def test_objects_of_the_session(db: Session) -> None:
-    """An object that has changed, and is not flushed, shows its own reference and not that of its row."""
+    """An object with unflushed changes shows its own reference, and not that of its row."""
     ada, grace = db.scalars(select(Author).order_by(Author.id))
     book = db.scalars(select(Book).where(Book.author_id == ada.id)).first()
     assert book is not None
@@ -182,7 +182,7 @@ def test_objects_of_the_session(db: Session) -> None:
 
 @on("sqlite")
 def test_row_that_is_missing(db: Session, statements: Statements) -> None:
-    """A foreign key without its row raises where it is read, and without a statement. SQLite does not enforce it."""
+    """A foreign key without a row, which SQLite allows, raises an error when its reference is read."""
     ada = db.scalars(select(Author.id).where(Author.name == "Ada")).one()
     db.execute(delete(Author).where(Author.id == ada).execution_options(synchronize_session=False))
     page = lookup.page(db, Book, limit=ROWS, references=every())
@@ -197,7 +197,7 @@ def test_row_that_is_missing(db: Session, statements: Statements) -> None:
 
 
 def test_subclasses(db: Session, statements: Statements) -> None:
-    """A page of subclasses has their references; a page of the base can have only its own."""
+    """A page of a subclass can have its references; a page of the base class can have only those of the base."""
     ada = db.scalars(select(Author)).first()
     db.add(Translation(title="translated", author=ada, translator=ada))
     db.commit()
@@ -215,18 +215,18 @@ def test_subclasses(db: Session, statements: Statements) -> None:
 
 @pytest.mark.parametrize("wrong", [Book.author, Book.author_id, Author.public_id, "author_public_id", None], ids=str)
 def test_no_reference(db: Session, statements: Statements, wrong: Any) -> None:
-    """What is no reference of the model is refused, before anything is sent; so is one without a list."""
+    """Anything but a list of references of the model is rejected before a statement is sent."""
     statements.clear()
     with pytest.raises(ConfigurationError, match=r"references has .*, expected references of Book"):
         lookup.page(db, Book, limit=5, references=[wrong])
     with pytest.raises(TypeError, match=r"expected a list of references.*\[Book.author_public_id\]"):
-        lookup.page(db, Book, limit=5, references=Book.author_public_id)  # the mistake
+        lookup.page(db, Book, limit=5, references=Book.author_public_id)  # not in a list
     assert not statements
     assert lookup.page(db, Book, limit=5, references=())
 
 
 def test_another_database() -> None:
-    """References whose rows are in another database are fetched from there, by one more statement."""
+    """References to rows in another database are fetched from there, by one more statement."""
     here, there = create_engine("sqlite://"), create_engine("sqlite://")
     sent: list[str] = []
     for engine, name in ((here, "here"), (there, "there")):

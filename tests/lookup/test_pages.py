@@ -59,7 +59,7 @@ class Video(Post):
 
 
 class Reel(Post):
-    """In the same table."""
+    """A single-table subclass."""
 
     __mapper_args__ = {"polymorphic_identity": "reel"}  # noqa: RUF012
 
@@ -70,7 +70,7 @@ class Comment(PublicIdMixin, Base):
 
 
 class Seat(PublicIdColumnMixin, Base):
-    """Has a key of three columns, two of which are texts."""
+    """Has a key of three columns, two of which are text."""
 
     __tablename__ = "seat"
     hall: Mapped[str] = mapped_column(String(10), primary_key=True)
@@ -100,7 +100,7 @@ UNKNOWN = "pgpost_zzzzzzzzzzzz"
 
 @pytest.fixture
 def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    """A session with ten posts; every third one is a video, each has two comments."""
+    """Return a session with ten posts; every third post is a video, and each has two comments."""
     create(Base.metadata)
     for number, public_id in enumerate(POSTS):
         post = (Post if number % 3 else Video)(public_id=public_id, title=f"post {number}")
@@ -116,7 +116,7 @@ def ids(page: lookup.Page[Any]) -> list[str]:
 
 
 def walk(db: Session, rows: Any, direction: str, limit: int = 3, **how: Any) -> list[list[Any]]:
-    """All pages from one end to the other."""
+    """Return all pages from one end to the other."""
     cursor = how.pop("start", None)
     pages: list[list[Any]] = []
     while True:
@@ -149,7 +149,7 @@ PLACES: dict[str, tuple[dict[str, Any], list[str], bool, str | None, str | None]
 @pytest.mark.backend(place=["all", "next", "previous"])
 @pytest.mark.parametrize("place", PLACES)
 def test_one_page(db: Session, statements: list[str], place: str) -> None:
-    """A page has the rows behind ``after``, or just before ``before``, in one order, and needs one statement."""
+    """A page has the rows after ``after``, or just before ``before``, in one order, and takes one statement."""
     options, *expected = PLACES[place]
     statements.clear()
     page = lookup.page(db, Post, **options)
@@ -159,15 +159,15 @@ def test_one_page(db: Session, statements: list[str], place: str) -> None:
 
 
 def test_nothing_there(db: Session, statements: list[str]) -> None:
-    """An empty table has one empty page; behind the last row there is an empty one as well."""
+    """An empty table has one empty page, and the page after the last row is empty, too."""
     statements.clear()
     pages = lookup.page(db, Seat, limit=1), lookup.page(db, Post, limit=1, after=POSTS[-1])
     assert [(list(page), page.has_more, page.next, page.previous) for page in pages] == [([], False, None, None)] * 2
-    assert len(statements) == 3  # a second one tells the end from an unknown id
+    assert len(statements) == 3  # a second statement distinguishes the end from an unknown id
 
 
 def test_page_is_a_sequence(db: Session) -> None:
-    """A page is used like a tuple of its rows, and cannot be changed."""
+    """A page can be used like a tuple of its rows, and is immutable."""
     page = lookup.page(db, Post, limit=4)
 
     assert (len(page), page[0], page[-1], page[1:3]) == (4, page.items[0], page.items[3], page.items[1:3])
@@ -178,7 +178,7 @@ def test_page_is_a_sequence(db: Session) -> None:
 
 
 def test_rows_that_come_and_go(db: Session) -> None:
-    """Rows inserted or deleted between two pages neither repeat nor hide another row."""
+    """Rows inserted or deleted between two pages do not cause other rows to be repeated or skipped."""
     first = lookup.page(db, Post, limit=4, newest_first=True)
     for public_id in (POSTS[8], POSTS[4]):
         db.delete(lookup.get_one(db, Post, public_id))
@@ -198,9 +198,9 @@ NO_IDS: list[Any] = ["", "1", 1, True, POSTS[0].upper(), f"{POSTS[0]}\n", "a" * 
 @pytest.mark.parametrize("field", ["after", "before"])
 @pytest.mark.parametrize("cursor", [UNKNOWN, POSTS[5], *NO_IDS], ids=lambda value: repr(value)[:30])
 def test_cursor_of_no_row(db: Session, statements: list[str], field: str, cursor: Any) -> None:
-    """A cursor that belongs to no row, or no longer, is an error that names the argument; no page is made up.
+    """A cursor whose row does not exist, or no longer exists, raises an error that names the argument.
 
-    The database is not asked for what cannot be an id of the model.
+    No statement is sent for a value that cannot be an id of the model.
     """
     db.delete(lookup.get_one(db, Post, POSTS[5]))
     db.commit()
@@ -215,7 +215,7 @@ def test_cursor_of_no_row(db: Session, statements: list[str], field: str, cursor
 @pytest.mark.backend
 @pytest.mark.parametrize("include_aliases", [False, True])
 def test_place_that_the_session_hides(db: Session, include_aliases: bool) -> None:
-    """A row that SQLAlchemy's recipe hides from every statement, as it is marked as deleted, is one to go on from."""
+    """A row that is marked as deleted, and hidden by SQLAlchemy's recipe, is still a valid cursor."""
 
     @event.listens_for(db, "do_orm_execute")
     def _(state: ORMExecuteState) -> None:
@@ -245,7 +245,7 @@ def test_place_that_the_session_hides(db: Session, include_aliases: bool) -> Non
 
 @pytest.mark.parametrize("include_aliases", [False, True])
 def test_place_in_a_hierarchy_that_is_hidden(db: Session, statements: list[str], include_aliases: bool) -> None:
-    """The same with a model that inherits, whose aliases conditions of the session hide as well."""
+    """A hidden row of an inheriting model, whose aliases session criteria hide as well, is still a valid cursor."""
     lookup.get_one(db, Video, POSTS[3]).hidden = True
     db.commit()
     visible = with_loader_criteria(Post, Post.hidden.is_(False), include_aliases=include_aliases)
@@ -270,13 +270,13 @@ def test_place_in_a_hierarchy_that_is_hidden(db: Session, statements: list[str],
 
 @pytest.mark.parametrize("limit", [0, True, "3", 1.0, None, 2**31 - 1, 10**5000], ids=type)
 def test_limit(limit: Any) -> None:
-    """A limit is a whole number of at least one, and no more than every driver can send."""
+    """The limit is an integer of at least one, and at most what every driver can send."""
     with Session() as session, pytest.raises(ValueError, match=r"limit is .*, expected .* from 1 to 2147483646"):
         lookup.page(session, Post, limit=limit)
 
 
 def test_two_cursors() -> None:
-    """A page follows one row or precedes one, not both."""
+    """A page accepts either ``after`` or ``before``, not both."""
     with Session() as session, pytest.raises(ValueError, match="both"):
         lookup.page(session, Post, limit=1, after=POSTS[0], before=POSTS[5])
 
@@ -285,7 +285,7 @@ def test_two_cursors() -> None:
 
 
 def test_conditions_and_joins(db: Session) -> None:
-    """What the caller's statement leaves out is left out, and does not count for the limit; it may be of an alias."""
+    """Rows that the caller's statement excludes do not count towards the limit; it may select from an alias."""
     rows = select(Post).where(Post.kind == "video").order_by(Post.title).order_by(None)
     newest = select(func.max(Comment.id)).group_by(Comment.post_id)
     other = aliased(Post)
@@ -316,7 +316,7 @@ def test_joined_collections(db: Session, statements: list[str], newest_first: bo
 
 @pytest.mark.backend
 def test_join_that_repeats_rows(db: Session) -> None:
-    """A join to many may make pages shorter, but leaves no row out and repeats none, also with a condition on it."""
+    """A one-to-many join may make pages shorter, but skips and repeats no row, even with a condition on the join."""
     joined = select(Post).join(Post.comments)
     listed = select(Post).where(Post.id == Comment.post_id)
     forms: Any = [(joined, {}), (joined, {"where": Comment.id > 0}), (listed, {"where": Comment.id > 0})]
@@ -342,7 +342,7 @@ def test_options_of_the_caller(db: Session, statements: list[str]) -> None:
 
 
 def test_options_of_a_listener(db: Session) -> None:
-    """A listener of the session may leave the public id out of the objects, too."""
+    """A listener of the session may also exclude the public id from the loaded attributes."""
 
     @event.listens_for(db, "do_orm_execute")
     def _(state: ORMExecuteState) -> None:
@@ -356,7 +356,7 @@ def test_options_of_a_listener(db: Session) -> None:
 
 
 def test_public_id_that_is_deferred(db: Session, statements: list[str]) -> None:
-    """A mapping may defer the public id; a page is one statement nevertheless. No column is sent twice otherwise."""
+    """A page takes one statement even if the public id is deferred; otherwise, it selects no column twice."""
     db.add_all([Late(), Late(), Late()])
     db.commit()
     ids = db.scalars(select(Late.public_id).order_by(Late.id)).all()
@@ -383,7 +383,7 @@ def test_public_id_that_is_deferred(db: Session, statements: list[str]) -> None:
     ],
 )
 def test_statements_that_are_refused(rows: Callable[[], Any], message: str) -> None:
-    """A statement with another order, a limit, or more than one model has no pages."""
+    """A statement with an order, a limit or an offset, or of anything but one model, is rejected."""
     with Session() as session, pytest.raises(ConfigurationError, match=message):
         lookup.page(session, rows(), limit=3)
 
@@ -392,7 +392,7 @@ def test_statements_that_are_refused(rows: Callable[[], Any], message: str) -> N
 
 
 def test_inheritance(db: Session) -> None:
-    """A page of a model is one of those below it as well; a cursor must be of the model that is asked for."""
+    """A page of a model includes rows of its subclasses; a cursor must be an id of the requested model."""
     assert [type(post) for post in lookup.page(db, Post, limit=4)] == [Video, Post, Post, Video]
     assert ids(lookup.page(db, Video, limit=2, after=POSTS[0])) == [POSTS[3], POSTS[6]]
     assert ids(lookup.page(db, Video, limit=2, before=POSTS[6])) == [POSTS[0], POSTS[3]]
@@ -419,7 +419,7 @@ def test_composite_key(db: Session, newest_first: bool) -> None:
 
 @pytest.mark.filterwarnings("ignore:An alias is being generated automatically:sqlalchemy.exc.SAWarning")
 def test_rows_that_show_no_public_id(db: Session) -> None:
-    """SQLAlchemy's alias of a joined subclass hides the ids: an error names the remedy, which pages all rows."""
+    """SQLAlchemy's automatic alias of a joined subclass hides the ids; the remedy in the error returns all rows."""
     with pytest.raises(ConfigurationError, match=r"has no public id.*aliased\(Subclass, flat=True\)"):
         lookup.page(db, select(Post).outerjoin(Video), limit=1)
     video = aliased(Video, flat=True)

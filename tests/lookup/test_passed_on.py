@@ -1,4 +1,4 @@
-"""What is given to a lookup reaches its statement, whichever function is called: condition, lock, loader options."""
+"""The arguments of each lookup reach its statement: condition, lock, loader options."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ CALLS: dict[str, Callable[[str], tuple[Any, ...]]] = {
     "public_ids_of": lambda given: (Book, [KEYS[given]]),
     "page": lambda given: (Book,),
 }
-"""Function → its arguments for a public id, besides the session and those with names."""
+"""Function → its positional arguments for a public id, after the session."""
 LOADING = ["get", "get_one", "get_many", "get_or_404", "resolve", "resolve_many"]
-"""Those that load objects of one id, or of several."""
+"""The functions that load objects by one id, or by several."""
 
 
 class Books:
-    """Two books, and the ways to call a function on them."""
+    """Two books, and methods that call a function on them."""
 
     def __init__(self, file: Path) -> None:
         self.url = f"sqlite:///{file}"
@@ -114,7 +114,7 @@ def each_way(*names: str) -> pytest.MarkDecorator:
 
 @each_way(*CALLS)
 def test_where(books: Books, way: str, name: str) -> None:
-    """A row that does not meet the condition is not found, whichever function is asked for it."""
+    """No function finds a row that does not meet the condition."""
     found = {owner: books.find(way, name, OURS, where=Book.owner == owner) for owner in ("ours", "nobody")}
 
     assert found["ours"] is not None
@@ -123,7 +123,7 @@ def test_where(books: Books, way: str, name: str) -> None:
 
 @each_way(*(name for name in CALLS if not name.startswith("resolve")))
 def test_attribute(books: Books, way: str, name: str) -> None:
-    """The id that is asked for is that of the attribute."""
+    """The public id is looked up in ``attribute``."""
     if name == "page":
         (first,) = books.find(way, name, OURS, attribute="code", after=CODES[OURS])
         assert first.public_id == THEIRS
@@ -136,7 +136,7 @@ def test_attribute(books: Books, way: str, name: str) -> None:
 
 @each_way(*LOADING)
 def test_load_options(books: Books, way: str, name: str) -> None:
-    """Options decide what is loaded; the statement locks the row, where the database can, and refreshes an object."""
+    """Loader options decide what is loaded; the statement locks the row, if the database can, and refreshes objects."""
     lock, options = {"skip_locked": True}, {"mark": 7}
     how: Any = {"with_for_update": lock, "populate_existing": True, "execution_options": options}
     found = books.find(way, name, OURS, options=[load_only(Book.owner)], **how)
@@ -150,7 +150,7 @@ def test_load_options(books: Books, way: str, name: str) -> None:
 
 @each_way("keys_of", "public_ids_of")
 def test_execution_options(books: Books, way: str, name: str) -> None:
-    """The statement has the execution options."""
+    """The statement gets the execution options."""
     books.find(way, name, OURS, execution_options={"mark": 7})
 
     assert [state.execution_options.get("mark") for state in books.seen] == [7]
@@ -168,7 +168,7 @@ def test_field(books: Books, way: str, name: str) -> None:
 
 @each_way("resolve", "resolve_many")
 def test_base(books: Books, way: str, name: str) -> None:
-    """The model that is looked for is one of the base."""
+    """``base`` restricts the lookup to models of that base."""
 
     class Other(DeclarativeBase): ...
 
@@ -188,7 +188,7 @@ PAGES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", PAGES, ids=lambda options: next(iter(options)))
 def test_arguments_of_a_page(books: Books, options: dict[str, Any]) -> None:
-    """A page with asyncio takes the arguments of a page without it, and each makes a difference."""
+    """The asynchronous ``page()`` accepts the arguments of the synchronous one, and each has an effect."""
 
     def shown(way: str, **options: Any) -> tuple[Any, ...]:
         page = books.find(way, "page", OURS, **options)
@@ -199,7 +199,7 @@ def test_arguments_of_a_page(books: Books, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("way", ["sync", "asyncio"])
 def test_insert_once(books: Books, way: str) -> None:
-    """A repetition finds the row by the attribute, and compares nothing with a row that does not meet the condition."""
+    """A repetition finds the row by ``attribute``, and does not compare a row that does not meet the condition."""
     insert_once = (async_idempotency if way == "asyncio" else idempotency).insert_once
     code = CODES[OURS]
 

@@ -1,4 +1,4 @@
-"""Sessions that route writes to a leader and reads to a replica, by the recipe of SQLAlchemy's documentation.
+"""Sessions that route writes to a leader and reads to a replica, as in the recipe of SQLAlchemy's documentation.
 
 https://docs.sqlalchemy.org/en/20/orm/persistence_techniques.html#custom-vertical-partitioning
 """
@@ -28,7 +28,7 @@ class Customer(PublicIdMixin, Base):
 
 @pytest.fixture
 def engines(new_engine: Callable[..., Engine]) -> tuple[Engine, Engine]:
-    """A leader, and a replica that lags behind: no row of the leader arrives during a test."""
+    """Return a leader, and a replica that lags behind: it receives no row of the leader during a test."""
     leader, replica = new_engine("sqlite"), new_engine("sqlite")
     for engine in (leader, replica):
         Base.metadata.create_all(engine)
@@ -59,7 +59,7 @@ WRITES: dict[str, Callable[[Session], object]] = {
 
 @pytest.mark.parametrize("way", WRITES)
 def test_rows_are_written_to_the_leader(new_session: type[Session], engines: tuple[Engine, Engine], way: str) -> None:
-    """Every way to insert rows takes the engine that the session names for writes."""
+    """Every way to insert rows uses the engine that the session chooses for writes."""
     with new_session() as session:
         WRITES[way](session)
         session.commit()
@@ -70,9 +70,9 @@ def test_rows_are_written_to_the_leader(new_session: type[Session], engines: tup
 
 
 def test_repeated_insert(new_session: type[Session]) -> None:
-    """A repetition finds the row on the leader, although the replica does not have it yet; then reads go on there.
+    """A repetition finds the row on the leader, even if the replica does not have it yet; later reads use the replica.
 
-    So it is with a ``get_bind()`` of the session's own.
+    This also works if the session object has its own ``get_bind`` attribute.
     """
     for is_new in (True, False):
         with new_session() as session:
@@ -88,7 +88,7 @@ def test_repeated_insert(new_session: type[Session]) -> None:
 
 
 def test_related_rows_of_another_database(new_engine: Callable[..., Engine]) -> None:
-    """A repetition loads the related rows of its row from their own database."""
+    """A repetition loads related rows from their own database."""
     own = MetaData()
 
     class Model(DeclarativeBase):

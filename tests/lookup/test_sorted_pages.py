@@ -35,7 +35,7 @@ class Base(DeclarativeBase):
 
 
 class EmptyIsNone(TypeDecorator[str]):
-    """Legacy data, where an empty text stands for none: only the database knows what is NULL."""
+    """Legacy data in which an empty text means ``None``; only the database knows which values are NULL."""
 
     impl = String(20)
     cache_ok = True
@@ -45,7 +45,7 @@ class EmptyIsNone(TypeDecorator[str]):
 
 
 class Masked(TypeDecorator[str]):
-    """A type that loses something, but no value."""
+    """A type that loses a part of each value, but turns no value into ``None``."""
 
     impl = String(20)
     cache_ok = True
@@ -65,7 +65,7 @@ class Person(PublicIdMixin, Base):
 
 
 class Ticket(PublicIdMixin, Base):
-    """Columns with many equal values, and with NULL."""
+    """Has columns with many equal values, and with NULL."""
 
     __tablename__ = "ticket"
     priority: Mapped[int]
@@ -179,7 +179,7 @@ def walk_back(session: Session, rows: Any, last: str, **options: Any) -> list[st
 
 @pytest.fixture(params=ORDERS)
 def order(request: pytest.FixtureRequest, database: str) -> Any:
-    """Each order that the database has; MySQL and MariaDB compare JSON with text."""
+    """Return each order that the database supports; MySQL and MariaDB compare JSON as text."""
     if request.param == "null of json" and database in ("mysql", "mariadb"):
         pytest.skip("JSON is compared with text")
     return ORDERS[request.param]()
@@ -187,7 +187,7 @@ def order(request: pytest.FixtureRequest, database: str) -> Any:
 
 @pytest.mark.parametrize(("limit", "newest_first"), [(7, False), (1, True)])
 def test_every_row_once(session: Session, order: Any, limit: int, newest_first: bool) -> None:
-    """Pages together are the table in the order of the database, with ties in the order of the keys."""
+    """All pages together contain every row once, in the order of the database; ties are in the order of the keys."""
     ids = walk(session, Ticket, limit=limit, order_by=order, newest_first=newest_first)
 
     assert ids == expected(session, order, newest_first=newest_first)
@@ -201,7 +201,7 @@ def test_backwards(session: Session, order: Any) -> None:
 
 
 def test_pairs_of_orders(session: Session) -> None:
-    """Each pair of columns, in each pair of directions, with each place of NULL."""
+    """Pages are correct for each pair of columns, directions and positions of NULL."""
     columns = [Ticket.priority, Ticket.title, Ticket.weight, Ticket.due]
     forms: list[Callable[[Any], Any]] = [
         lambda column: column,
@@ -220,7 +220,7 @@ def owner_name() -> Any:
 
 
 def test_column_of_another_table(session: Session) -> None:
-    """A page is sorted by a subquery of another table; a joined column, at which a row can repeat, is refused."""
+    """A page can be sorted by a subquery of another table; a joined column, which may repeat a row, is rejected."""
     order = [owner_name().desc(), Ticket.priority]
     ids = walk(session, Ticket, limit=4, order_by=order)
     assert ids == expected(session, order)
@@ -235,7 +235,7 @@ def test_column_of_another_table(session: Session) -> None:
 
 
 def test_column_property_of_an_alias(session: Session) -> None:
-    """An expression that is mapped as an attribute is one like any other, also of an alias."""
+    """A page can be sorted by an expression that is mapped as an attribute, on an alias, too."""
     alias = aliased(Ticket)
     ids = walk(session, select(alias), limit=7, order_by=[alias.double, alias.priority])
     assert ids == expected(session, Ticket.double)
@@ -243,7 +243,7 @@ def test_column_property_of_an_alias(session: Session) -> None:
 
 @pytest.mark.parametrize("missing", ["", "_for_update_arg", "_with_options"])
 def test_count_of_any_statement(session: Session, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    """Counting locks no rows, and needs not be told the lock or the options of a statement by SQLAlchemy."""
+    """Counting locks no rows, and works even if SQLAlchemy's private attributes of a statement are missing."""
     monkeypatch.setattr(_private, "available", lambda owner, name: name != missing)
     visible = with_loader_criteria(Ticket, lambda model: model.is_open)
     repeated = select(Ticket).join(Person, Person.id > 0).options(joinedload(Ticket.owner))
@@ -261,7 +261,7 @@ def test_count_of_any_statement(session: Session, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("order", [lambda: Ticket.priority, lambda: func.coalesce(Ticket.priority, 0)])
 def test_filters_do_not_hold_for_cursors(session: Session, order: Callable[[], Any]) -> None:
-    """A row that a filter has left in the meantime is still a place; one that may not be seen is none."""
+    """A cursor whose row no longer matches a filter is still valid; one that ``where`` hides is not."""
     open_ = select(Ticket).where(Ticket.is_open)
     page = lookup.page(session, open_, limit=5, order_by=order())
     page[-1].is_open = False
@@ -280,7 +280,7 @@ def test_filters_do_not_hold_for_cursors(session: Session, order: Callable[[], A
 @pytest.mark.parametrize("order", [None, Ticket.priority, Ticket.title, -Ticket.priority], ids=str)
 @pytest.mark.parametrize("where", [None, Ticket.is_open | True], ids=["", "where"])
 def test_loader_criteria(session: Session, listen: Callable[..., None], order: Any, where: Any) -> None:
-    """Conditions of the session hold for the rows of each page; one that they hide meanwhile is still a place."""
+    """Session criteria apply to the rows of each page; a cursor whose row they hide meanwhile is still valid."""
 
     def hide(state: Any) -> None:
         if state.is_select and not state.is_column_load:
@@ -299,7 +299,7 @@ def test_loader_criteria(session: Session, listen: Callable[..., None], order: A
 
 
 def test_count(session: Session, statements: list[str]) -> None:
-    """``count=True`` counts the rows of all pages by one more statement, also if a join repeats them."""
+    """``count=True`` counts the rows of all pages with one more statement, and counts rows that a join repeats once."""
     session.connection()
     statements.clear()
     page = lookup.page(session, Ticket, limit=5, count=True, order_by=Ticket.priority)
@@ -315,7 +315,7 @@ def test_count(session: Session, statements: list[str]) -> None:
 
 @pytest.mark.parametrize(("order", "number"), [(Ticket.priority, 1), (Ticket.title, 2)], ids=["NOT NULL", "NULL"])
 def test_statements(session: Session, statements: list[str], order: Any, number: int) -> None:
-    """A page sorted by columns that are never NULL takes one statement; by others, two."""
+    """A page sorted by columns that are never NULL takes one statement; by nullable columns, it takes two."""
     session.connection()
     first = lookup.page(session, Ticket, limit=5, order_by=order)
     statements.clear()
@@ -332,7 +332,7 @@ PARITY = Ticket.priority % 2
     ids=["by key", "descending", "longer", "by another value", "NULL last"],
 )
 def test_cursor_of_another_order(session: Session, order: Any) -> None:
-    """The cursor of one order is refused in another, be it by another value; a public id is a place in each."""
+    """A cursor is rejected in another order, even by another literal; a public id is a valid cursor in any order."""
     page = lookup.page(session, Ticket, limit=5, order_by=PARITY)
     assert lookup.page(session, Ticket, limit=5, order_by=PARITY, after=page.next)
     with pytest.raises(InvalidCursor, match="in another order; begin with the first page") as caught:
@@ -344,7 +344,7 @@ def test_cursor_of_another_order(session: Session, order: Any) -> None:
 @pytest.mark.parametrize("cursor", ["", "~", "a" * 5000, 7, "0" * 12, "0" * 12 + "~ffff", "é~0000"], ids=type)
 @pytest.mark.parametrize("order", [None, Ticket.priority, Ticket.title], ids=["by key", "NOT NULL", "NULL"])
 def test_cursors_that_are_none(session: Session, order: Any, cursor: Any) -> None:
-    """Anything but a cursor is refused with the argument's name, and without a 500's worth of an error."""
+    """An invalid cursor raises an error that names the argument, and no other error, which would be a 500."""
     with pytest.raises(InvalidCursor) as caught:
         lookup.page(session, Ticket, limit=5, order_by=order, before=cursor)
     assert caught.value.field == "before"
@@ -352,13 +352,13 @@ def test_cursors_that_are_none(session: Session, order: Any, cursor: Any) -> Non
 
 @pytest.mark.parametrize("order", ["priority", [Ticket.priority, "title"], [None], [[Ticket.priority]], Ticket.owner])
 def test_orders_that_are_none(session: Session, order: Any) -> None:
-    """Names of columns, models and other values are refused with the reason."""
+    """Names of columns, relationships and other values are rejected with the reason."""
     with pytest.raises(ConfigurationError, match="expected attributes of the model"):
         lookup.page(session, Ticket, limit=5, order_by=order)
 
 
 def test_rows_that_change_places(session: Session) -> None:
-    """A page begins at the place that the row of the cursor has now."""
+    """A page begins at the current position of the cursor's row."""
     page = lookup.page(session, Ticket, limit=5, order_by=Ticket.priority)
     page[-1].priority = 99
     session.flush()

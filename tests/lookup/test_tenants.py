@@ -1,4 +1,4 @@
-"""Several tenants in one table: a row of another tenant is like one that does not exist."""
+"""Several tenants in one table: another tenant's row is treated like a row that does not exist."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ LOOKUPS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", LOOKUPS)
 @pytest.mark.parametrize("form", ["condition", "function", "statement", "criteria"])
 def test_lookups(session: Session, tenants: Tenants, statements: list[str], name: str, form: str) -> None:
-    """Each lookup finds a row of ours, and of theirs exactly what it finds of none, in as many statements."""
+    """Each lookup finds our row, and treats another tenant's row like an unknown one, in as many statements."""
     our_id, ours, find = tenants.ours.id, tenants.ada.public_id, LOOKUPS[name]
     rows, where = {
         "condition": (User, {"where": tenants.where}),
-        "function": (User, {"where": lambda model: model.organisation_id == our_id}),
+        "function": (User, {"where": lambda model: model.organization_id == our_id}),
         "statement": (select(User).where(tenants.where), {}),
         "criteria": (select(User).options(with_loader_criteria(User, tenants.where)), {}),
     }[form]
@@ -55,26 +55,26 @@ def test_lookups(session: Session, tenants: Tenants, statements: list[str], name
 
 
 def test_get_one_and_resolve(session: Session, tenants: Tenants) -> None:
-    """The error names the model and the id that was asked for, as for an unknown id."""
+    """The error for another tenant's row names the model and the requested id, as for an unknown id."""
     with pytest.raises(PublicIdNotFound, match="no User has the public id 'tnu_") as caught:
         lookup.get_one(session, User, tenants.eve.public_id, where=tenants.where)
     assert caught.value.model == "User"
     with pytest.raises(PublicIdNotFound, match="no User has"):
         lookup.get_one(session, select(User).where(tenants.where), tenants.eve.public_id)
     assert lookup.get_one(session, select(User).where(tenants.where), tenants.ada.public_id) is tenants.ada
-    ours = lambda model: model.organisation_id == tenants.ours.id  # noqa: E731  # as an application writes it
+    ours = lambda model: model.organization_id == tenants.ours.id  # noqa: E731  # as an application writes it
     assert lookup.resolve(session, tenants.eve.public_id, where=ours) is None
     assert lookup.resolve(session, tenants.ada.public_id, where=ours) is tenants.ada
 
 
 @pytest.mark.parametrize("order_by", [None, User.name, func.nullif(User.name, "Ada")])
 def test_cursors(session: Session, tenants: Tenants, statements: list[str], order_by: Any) -> None:
-    """The id of a row of theirs is no cursor: the error and the number of statements are those of an unknown id.
+    """Another tenant's id as a cursor raises the error of an unknown id, after as many statements.
 
-    One statement selects the rows behind a row of ours, and checks the cursor; by an order that may be NULL, two.
+    One statement selects the rows after the cursor and checks it; with a nullable order, there are two.
     """
     where, ours, theirs = tenants.where, tenants.ada.public_id, tenants.eve.public_id
-    session.add(bob := User(organisation=tenants.ours, name="Bob"))
+    session.add(bob := User(organization=tenants.ours, name="Bob"))
     session.commit()
     bob.public_id  # noqa: B018  loaded
     sent = []
@@ -93,24 +93,24 @@ def test_cursors(session: Session, tenants: Tenants, statements: list[str], orde
 
 @pytest.mark.parametrize("find", LOOKUPS)
 def test_condition_of_the_model_for_an_alias(session: Session, tenants: Tenants, find: str) -> None:
-    """A condition of the model is refused for an alias of it: it would hold for another row of the table."""
+    """A condition on the model is rejected for an alias, because it would apply to another row of the table."""
     user = aliased(User)
     with pytest.raises(ConfigurationError, match=r"names User, but the statement selects an alias of it"):
         LOOKUPS[find](session, select(user), tenants.eve, {"where": tenants.where})
-    own = {"where": lambda entity: entity.organisation_id == tenants.ours.id}
+    own = {"where": lambda entity: entity.organization_id == tenants.ours.id}
     ours = [tenants.ada] if find == "page" else None  # a page does not name a row
     assert (LOOKUPS[find](session, select(user), tenants.eve, own) or None) == ours
     assert LOOKUPS[find](session, select(user), tenants.ada, own)
-    # a subquery, and a table that the statement itself selects from
+    # allowed in a subquery, and if the statement itself selects from the model
     nested = {"where": user.id.in_(select(User.id).where(tenants.where))}
     assert (LOOKUPS[find](session, select(user), tenants.eve, nested) or None) == ours
     joined = select(user).join(User, User.id == user.id)
     assert (LOOKUPS[find](session, joined, tenants.eve, {"where": tenants.where}) or None) == ours
 
 
-@pytest.mark.parametrize("where", [True, "organisation_id = 1", User.organisation, User])
+@pytest.mark.parametrize("where", [True, "organization_id = 1", User.organization, User])
 def test_conditions_that_are_none(session: Session, tenants: Tenants, where: Any) -> None:
-    """What Python has made of a condition, or anything else, is refused and selects nothing."""
+    """A value that is not a SQL condition, such as a bool, is rejected."""
     for find in LOOKUPS.values():
         with pytest.raises(ConfigurationError, match="expected a condition such as User"):
             find(session, User, tenants.ada, {"where": where})
@@ -120,7 +120,7 @@ def test_conditions_that_are_none(session: Session, tenants: Tenants, where: Any
 
 
 def test_statements_with_a_limit(session: Session, tenants: Tenants) -> None:
-    """ORDER BY and LIMIT of a statement are refused with the reason."""
+    """A statement with ORDER BY or LIMIT is rejected with the reason."""
     with pytest.raises(ConfigurationError, match="at most one row"):
         lookup.get(session, select(User).limit(1), tenants.ada.public_id)
     with pytest.raises(ConfigurationError, match="in the order of the ids"):

@@ -1,4 +1,4 @@
-"""Lookups cost the same however many other objects the session has, and however many types there are."""
+"""The cost of a lookup depends neither on the number of other objects in the session nor on that of types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OTHERS = 1000
 
 @pytest.fixture
 def stored(create: Callable[[MetaData], None], session: Session) -> tuple[str, str]:
-    """A customer and an order, as their public ids, and many other rows."""
+    """Return the public ids of a customer and an order, stored beside many other rows."""
     create(Base.metadata)
     session.add(order := Order(customer=Customer()))
     session.execute(insert(Other), [{"id": number} for number in range(1, OTHERS + 1)])
@@ -56,7 +56,7 @@ def stored(create: Callable[[MetaData], None], session: Session) -> tuple[str, s
 
 
 def at_each_step(call: Callable[[], object], step: Callable[[FrameType], None]) -> None:
-    """Call *call*, and *step* before every instruction of Python that it executes."""
+    """Call *call*, and call *step* before every bytecode instruction that it executes."""
 
     def trace(frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
         frame.f_trace_opcodes = True
@@ -74,7 +74,7 @@ def at_each_step(call: Callable[[], object], step: Callable[[FrameType], None]) 
 
 
 def steps_of(call: Callable[[], object]) -> int:
-    """Return how many instructions of Python *call* executes, those of the functions that it calls included."""
+    """Return how many bytecode instructions *call* executes, including those of the functions that it calls."""
     steps = 0
 
     def count(frame: FrameType) -> None:
@@ -100,8 +100,8 @@ def read_reference(session: Session, customer: str, order: str) -> Callable[[], 
 
 @pytest.mark.parametrize("prepare", [get, get_many, read_reference])
 def test_large_session(session: Session, stored: tuple[str, str], prepare: Callable[..., Callable[[], object]]) -> None:
-    """A lookup of one row does not walk through the other objects of the session."""
-    prepare(session, *stored)()  # what is done once a process, such as compiling the statement
+    """A lookup of one row does not iterate over the other objects of the session."""
+    prepare(session, *stored)()  # work done once per process, such as compiling the statement
     session.close()
     alone = steps_of(prepare(session, *stored))
     session.close()
@@ -113,7 +113,7 @@ def test_large_session(session: Session, stored: tuple[str, str], prepare: Calla
 
 
 def test_objects_that_are_collected_meanwhile(session: Session, stored: tuple[str, str]) -> None:
-    """``get_many()`` returns its rows although other objects of the session are collected meanwhile.
+    """``get_many()`` returns its rows even if other objects of the session are collected meanwhile.
 
     The garbage collector can run at any time, in another thread as well.
     """
@@ -130,7 +130,7 @@ def test_objects_that_are_collected_meanwhile(session: Session, stored: tuple[st
 
 
 def test_parsing_among_many_types() -> None:
-    """``TypedId.parse`` finds the type by its prefix, and does not ask each one."""
+    """``TypedId.parse()`` finds the type by its prefix, without trying every type."""
     types: list[type[TypedId]] = []
 
     def steps_among(number: int) -> int:
@@ -147,7 +147,7 @@ def test_parsing_among_many_types() -> None:
 
 
 def test_objects_that_nobody_read(session: Session, stored: tuple[str, str], statements: Statements) -> None:
-    """References are read together although thousands of other objects were collected before they were read."""
+    """References are loaded together even if thousands of other objects were collected before they were read."""
     key = session.scalars(select(Customer.id)).one()
     session.execute(insert(Order), [{"customer_id": key} for _ in range(1500)])
     for _ in session.scalars(select(Order).execution_options(yield_per=100)):
@@ -160,7 +160,7 @@ def test_objects_that_nobody_read(session: Session, stored: tuple[str, str], sta
 
 
 def test_keys_that_were_assigned(session: Session, stored: tuple[str, str], statements: Statements) -> None:
-    """References are read together after their foreign keys were assigned, of new objects and of stored ones."""
+    """References are loaded together after foreign keys were assigned, for new and for stored objects."""
     customers = [Customer() for _ in range(40)]
     session.add_all(customers)
     session.flush()

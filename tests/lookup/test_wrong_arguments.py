@@ -1,4 +1,4 @@
-"""What a newcomer passes by mistake: each error names what to pass instead."""
+"""Common mistakes in arguments: each error says what to pass instead."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("function", ["get", "get_one", "get_many", "keys_of", "public_ids_of", "page"])
 def test_not_a_model(session: Session, name: str, function: str) -> None:
-    """Each lookup names what to pass instead of something that is no model."""
+    """Each lookup says what to pass instead of a value that is not a model."""
     build, message = MODELS[name]
     arguments: Any = {"limit": 3} if function == "page" else {}
     ids: tuple[Any, ...] = () if function == "page" else (["x"],) if function.endswith(("many", "of")) else ("x",)
@@ -57,7 +57,7 @@ def test_not_a_model(session: Session, name: str, function: str) -> None:
 
 
 def test_not_an_attribute(session: Session) -> None:
-    """An attribute that is no public id is told, with those that are."""
+    """An attribute that is not a public id raises an error that lists the public ids."""
     with pytest.raises(ConfigurationError, match="name one of public_id"):
         lookup.get(session, Tag, "x", attribute="slug")
 
@@ -73,7 +73,7 @@ def test_not_an_attribute(session: Session) -> None:
     ids=["connection", "AsyncSession", "sessionmaker", "model"],
 )
 def test_not_a_session(session: Session, build: Callable[[Session], Any], message: str) -> None:
-    """What is no session is named, and a connection refused: it would answer with the first column, the key."""
+    """Anything but a Session is rejected, even a connection, which would return the first column: the key."""
     wrong = build(session)
     for ask in (
         lambda: lookup.get(wrong, Tag, "izkpm55j334u"),
@@ -99,6 +99,6 @@ def test_not_a_session(session: Session, build: Callable[[Session], Any], messag
     ],
 )
 def test_not_several(session: Session, call: Callable[[Any], object], message: str) -> None:
-    """One text or object in the place of several is named, and so is a dictionary in the place of an object."""
+    """A single text or object instead of several, or a dictionary instead of an object, is rejected."""
     with pytest.raises(TypeError, match=message):
         call(session)

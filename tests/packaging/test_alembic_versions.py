@@ -1,4 +1,4 @@
-"""The wheel beside one Alembic or another: importing it works and says nothing, and migrations go there and back."""
+"""The wheel with several versions of Alembic: importing it emits no warning, and migrations run both ways."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.backend
 ROOT = Path(__file__).parents[2]
 
 NEWEST = "newest"
-"""The one that is installed beside these tests."""
+"""The version that is installed in the environment of these tests."""
 OLD = ["1.13.3", "1.17.2"]
-"""Before there were plugins."""
+"""Versions without plugins."""
 WITH_PLUGINS = ["1.18.0", "1.19.2", "1.20.0", NEWEST]
 """The first three iterate over the module of a plugin; the last one does not."""
 
@@ -30,7 +30,7 @@ FIRST = [
     "import sqlalchemy_public_id.alembic.revisions",
     "import sqlalchemy_public_id._alembic_plugin",
 ]
-"""What a program may import first."""
+"""Imports that a program may begin with."""
 
 MIGRATE = """
 import sys
@@ -94,7 +94,7 @@ def pip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what is in the wheel, and nothing else."""
+    """Return a folder with the contents of the wheel, and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
     pip("install", "--no-deps", f"--target={folder}", str(ROOT))
     return folder
@@ -102,7 +102,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=[*OLD, *WITH_PLUGINS])
 def alembic(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path | None]:
-    """A version of Alembic, and the folder where it is."""
+    """Return a version of Alembic, and the folder it is installed in."""
     version = str(request.param)
     if version == NEWEST:
         return version, None
@@ -112,7 +112,7 @@ def alembic(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def run(wheel: Path, alembic: tuple[str, Path | None], program: str, *arguments: str) -> str:
-    """What *program* prints, with warnings as errors."""
+    """Return the output of *program*, which runs with warnings as errors."""
     version, folder = alembic
     paths = [str(path) for path in (wheel, folder) if path is not None]
     done = subprocess.run(
@@ -127,7 +127,7 @@ def run(wheel: Path, alembic: tuple[str, Path | None], program: str, *arguments:
 
 
 def test_wheel_and_alembic_are_those_to_be_tested(wheel: Path, alembic: tuple[str, Path | None]) -> None:
-    """The programs of these tests use the wheel, with its entry point, and the Alembic that is meant."""
+    """The programs of these tests use the wheel with its entry point, and the chosen version of Alembic."""
     program = (
         "import alembic, sqlalchemy_public_id, importlib.metadata as metadata;"
         "(found,) = metadata.entry_points(group='alembic.plugins');"
@@ -143,14 +143,14 @@ def test_wheel_and_alembic_are_those_to_be_tested(wheel: Path, alembic: tuple[st
 
 @pytest.mark.parametrize("first", FIRST)
 def test_import(wheel: Path, alembic: tuple[str, Path | None], first: str) -> None:
-    """Whatever is imported first, Alembic works, and no warning is raised; since there are plugins, ``op`` knows us."""
+    """Alembic works without a warning, whatever is imported first; if it has plugins, ``op`` has our operations."""
     name = "add_column" if alembic[0] in OLD else "add_public_id"
 
     assert run(wheel, alembic, f"{first}\nimport alembic.command\nfrom alembic import op\nop.{name}") == ""
 
 
 def test_there_and_back(wheel: Path, alembic: tuple[str, Path | None], tmp_path: Path, engine: Engine) -> None:
-    """A model gains a public id; ``alembic check`` is clean after the upgrade, and after a downgrade and another."""
+    """A model gains a public id; ``alembic check`` is clean after an upgrade, and after a downgrade and upgrade."""
     with_import = "yes" if alembic[0] in OLD else "no"
     url = engine.url.render_as_string(hide_password=False)
     try:

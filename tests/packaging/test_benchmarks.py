@@ -1,4 +1,4 @@
-"""The tables and pictures of the benchmarks show what the stored results say."""
+"""The tables and pictures of the benchmarks match the stored results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGAIN = "run python -m tools.benchmarks --write"
 
 
 def run_of(folder: Path, name: str, what: str, ours: list[float]) -> None:
-    """Write a file of results with one comparison."""
+    """Write a results file with one comparison."""
     sides = {"ours_name": "ours", "rival_name": "theirs", "unit": "µs", "ours": ours, "rival": [1.0] * len(ours)}
     document = {
         "date": "2026-11-23T01:02:03+00:00",
@@ -35,7 +35,7 @@ def page(folder: Path, suite: str) -> str:
 
 
 def test_the_tables_are_those_of_the_stored_results() -> None:
-    """Each suite has a table in the README, which is made of its files of results again, and is the same."""
+    """Each suite has a table in the README, which equals the one generated from its results."""
     text = PAGE.read_text()
 
     assert [match["name"] for match in report.BLOCK.finditer(text)] == list(report.SUITES)
@@ -44,7 +44,7 @@ def test_the_tables_are_those_of_the_stored_results() -> None:
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
 def test_the_pictures_are_those_of_the_stored_results(name: str) -> None:
-    """A picture carries the digest of what it shows, and is on the page."""
+    """A picture contains the digest of the results that it shows, and the README shows the picture."""
     read, _ = pictures.PICTURES[name]
 
     assert pictures.digest(read(report.RESULTS)) in (report.RESULTS / name).read_text(), AGAIN
@@ -52,7 +52,7 @@ def test_the_pictures_are_those_of_the_stored_results(name: str) -> None:
 
 
 def test_each_file_of_results_belongs_to_a_suite() -> None:
-    """A suite that goes takes its results with it."""
+    """Every results file belongs to a suite or is a picture, and every suite has its module."""
     kept = {run.path for suite in report.SUITES for run in report.runs_of(suite)}
     kept |= {report.RESULTS / name for name in pictures.PICTURES}
 
@@ -61,7 +61,7 @@ def test_each_file_of_results_belongs_to_a_suite() -> None:
 
 
 def test_each_subject_is_first_and_last_equally_often() -> None:
-    """Whatever comes first in a round has the same turns as the others, and the first round does not count."""
+    """Each subject is first and last in equally many rounds; the first round does not count."""
     order: list[str] = []
 
     def subject(name: str) -> Subject:
@@ -76,7 +76,7 @@ def test_each_subject_is_first_and_last_equally_often() -> None:
 
 @pytest.mark.parametrize(("ours", "shown"), [([1.2, 1.2, 1.4, 1.4], "**1.30**"), ([0.8, 0.9, 1.2, 1.3], "1.05")])
 def test_a_rival_who_is_ahead_is_bold(tmp_path: Path, ours: list[float], shown: str) -> None:
-    """It is, if it was in three quarters of the rounds; half of them are no lead."""
+    """A ratio is bold if the rival was ahead in three quarters of the rounds, and not if in half of them."""
     run_of(tmp_path, "bulk", "9 rows, mysql", ours)
 
     assert f" {shown} (" in page(tmp_path, "bulk")
@@ -84,7 +84,7 @@ def test_a_rival_who_is_ahead_is_bold(tmp_path: Path, ours: list[float], shown: 
 
 
 def test_a_suite_may_have_a_file_for_each_database(tmp_path: Path) -> None:
-    """They stand in one table."""
+    """The results of several databases are in one table."""
     run_of(tmp_path, "live-mysql", "failed, mysql", [1.0])
     run_of(tmp_path, "live-postgresql", "failed, postgresql", [2.0])
 
@@ -92,11 +92,11 @@ def test_a_suite_may_have_a_file_for_each_database(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_says_so(tmp_path: Path) -> None:
-    """The command stands where the table will be."""
+    """A suite without results shows the command that measures it."""
     assert "Not measured yet: `python -m tools.benchmarks --suite growth`" in page(tmp_path, "growth")
 
 
 def test_other_names_are_refused(tmp_path: Path) -> None:
-    """A misspelt marker would keep its old text for ever."""
+    """A misspelled marker raises an error; otherwise, its text would never be updated."""
     with pytest.raises(LookupError, match="bluk"):
         page(tmp_path, "bluk")

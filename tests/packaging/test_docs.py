@@ -1,4 +1,4 @@
-"""The documentation is complete, and all of it is run."""
+"""The documentation is complete, and all its examples are run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FRONT = sorted(ROOT.glob("*.md"))
 APART = [DOCS / "guides/history-and-listeners.md", DOCS / "tutorial/a-service.md"]
-"""Run as whole programs, by test_pages_apart.py and test_ten_minutes.py in tests/packaging."""
+"""Pages that test_pages_apart.py and test_ten_minutes.py in tests/packaging run as whole programs."""
 PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 
@@ -62,9 +62,9 @@ BUDGETS = {
     "background/twenty-tasks": 400,
     "design": 4500,
 }
-"""Words of each page, code and tables included. A page may have 15 percent more."""
+"""The word limit of each page, including code and tables. A page may exceed it by 15 percent."""
 WORDS = 33_500
-"""Words of all pages but the design, which is for contributors."""
+"""The word limit of all pages except the design, which is for contributors."""
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
 
@@ -80,7 +80,7 @@ def name(page: Path) -> str:
 
 
 def fences(page: Path) -> list[Fence]:
-    """The fences of *page*, with the numbers of their first and last lines."""
+    """Return the fences of *page*, with the numbers of their first and last lines."""
     marks = [
         (number, line.strip(" `~"))
         for number, line in enumerate(page.read_text().splitlines(), 1)
@@ -91,7 +91,7 @@ def fences(page: Path) -> list[Fence]:
 
 
 def documented() -> Iterator[Any]:
-    """What the directives of the reference show."""
+    """Yield the objects that the directives of the reference show."""
     for page in REFERENCE:
         for directive in DIRECTIVE.finditer(page.read_text()):
             shown = pkgutil.resolve_name(directive["name"])
@@ -101,13 +101,13 @@ def documented() -> Iterator[Any]:
 
 
 def words(page: Path) -> int:
-    """The number of words of *page*: the bars of a table are none, nor is code that readers do not see."""
+    """Return the number of words of *page*, without the bars of tables and code that readers do not see."""
     shown = re.sub(r"<!--.*?-->|^:::\{toctree\}.*?^:::$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     return sum(bool(re.search(r"\w", word)) for word in shown.split())
 
 
 def sentences(page: Path) -> Iterator[str]:
-    """The sentences of *page*, without code, tables, headings and the addresses of links."""
+    """Yield the sentences of *page*, without code, tables, headings and the addresses of links."""
     text = re.sub(r"^```.*?^```$|^:::.*?^:::$|<!--.*?-->", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     for line in text.splitlines():
         if not line.startswith(("|", "#", "![")):
@@ -116,7 +116,7 @@ def sentences(page: Path) -> Iterator[str]:
 
 @pytest.fixture(name="sybils")
 def _sybils(pytestconfig: pytest.Config) -> list[Sybil]:
-    """What collects the examples: see ``conftest.py`` in the root folder."""
+    """Return the collectors of examples: see ``conftest.py`` in the root folder."""
     found = [plugin.EXAMPLES for plugin in pytestconfig.pluginmanager.get_plugins() if hasattr(plugin, "EXAMPLES")]
     assert len(found) == 1
     return list(found[0])
@@ -145,7 +145,7 @@ def test_policy_names_every_public_module() -> None:
 
 
 def test_pages_are_in_the_table_of_contents() -> None:
-    """Each page of the documentation can be reached from the first one."""
+    """Each page of the documentation is in the table of contents of the first page."""
     trees = re.findall(
         r"^:::\{toctree\}\n(?::[^\n]*\n)+\n(.*?)^:::$", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE
     )
@@ -156,7 +156,7 @@ def test_pages_are_in_the_table_of_contents() -> None:
 
 
 def test_documentation_stays_small() -> None:
-    """A reader can read all of it: 35 pages besides the design and the reference, each within its budget."""
+    """The documentation has at most 35 pages besides the design and the reference, each within its word limit."""
     counted = {page: words(DOCS / f"{page}.md") for page in BUDGETS}
 
     assert len(BUDGETS.keys() - {"design"}) <= 35
@@ -172,14 +172,14 @@ def test_sentences_are_short(page: str) -> None:
 
 
 def test_links_name_their_destination() -> None:
-    """Nobody has to follow a link to learn where it leads."""
+    """The text of a link names its destination."""
     vague = r"\[(?:how|here|this|that|why|reason|reasons|more|link)\]\(\S+"
 
     assert {page.name: found for page in PAGES if (found := re.findall(vague, page.read_text(), re.IGNORECASE))} == {}
 
 
 def test_every_python_fence_is_run(sybils: list[Sybil]) -> None:
-    """In each fence with Python there begins an example that pytest collects, and in no other page."""
+    """Pytest collects an example in each Python fence, and none on a page without Python fences."""
     not_run, not_python = [], []
     for page in PAGES:
         if not fences(page) or page in APART:
@@ -197,7 +197,7 @@ def test_every_python_fence_is_run(sybils: list[Sybil]) -> None:
 
 
 def test_fences_are_in_known_languages() -> None:
-    """No fence escapes being run by another name for Python; directives stand in the reference alone."""
+    """Fences use only known languages, so that all Python is run; only the reference has directives."""
     known = {"python", "sh", "text", "sql", "toml"}
     strange = [
         f"{page}:{fence.first}: {fence.language}"
@@ -212,14 +212,14 @@ def test_fences_are_in_known_languages() -> None:
 
 
 def test_every_error_has_a_heading() -> None:
-    """The page on errors has a section for each error but the base of all."""
+    """The page on errors has a section for each error except the base class."""
     headings = re.findall(r"^### (\w+)$", (DOCS / "errors.md").read_text(), re.MULTILINE)
 
     assert sorted(set(errors.__all__) - {"PublicIdError"}) == sorted(headings)
 
 
 def test_every_lookup_function_is_in_the_guide() -> None:
-    """The guide to looking up names every function of the module."""
+    """The guide to looking up names every function of ``lookup``."""
     functions = [name for name in lookup.__all__ if inspect.isfunction(getattr(lookup, name))]
     guide = (DOCS / "guides" / "looking-up.md").read_text()
 
@@ -228,7 +228,7 @@ def test_every_lookup_function_is_in_the_guide() -> None:
 
 
 def test_links_of_the_front_pages_lead_somewhere() -> None:
-    """Links to files exist. (Sphinx checks those inside the documentation.)"""
+    """Links to files lead to files that exist. (Sphinx checks the links inside the documentation.)"""
     links = [(page.name, link) for page in FRONT for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())]
 
     assert links

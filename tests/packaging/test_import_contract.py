@@ -1,4 +1,4 @@
-"""Imports point downwards: the contract in ``pyproject.toml`` is kept, and notices what it is there for."""
+"""Imports point downwards: the contract in ``pyproject.toml`` is kept, and it detects violations."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MISTAKES = {
     "guard/statement": "from sqlalchemy_public_id.guard import execute",
     "a_new_module": "",
 }
-"""What is written at the end of modules that must not."""
+"""Module → the code that violates the contract when it is appended to the module."""
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Check the imports of the package that is in *folder*."""
+    """Check the imports of the package in *folder*."""
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
     return subprocess.run(
         [*command, "--no-cache", "--config", str(CONFIGURATION)],
@@ -47,7 +47,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_imports_point_downwards() -> None:
-    """Modules import from lower layers only, and nothing from packages that they must not need."""
+    """Modules import only from lower layers, and import no package that they must not need."""
     done = lint(PACKAGE.parent)
 
     assert done.returncode == 0, done.stdout
@@ -55,7 +55,7 @@ def test_imports_point_downwards() -> None:
 
 
 def test_upward_imports_are_found(tmp_path: Path) -> None:
-    """An import that points upwards or sideways is found however it is written, and so is a module without a place."""
+    """An import upwards or sideways is found however it is written, and so is a module that has no layer."""
     shutil.copytree(PACKAGE, tmp_path / PACKAGE.name)
     unnoticed = {}
     for path, source in MISTAKES.items():

@@ -1,4 +1,4 @@
-"""What ``import sqlalchemy_public_id`` loads, counted in modules: unlike milliseconds, they are the same everywhere."""
+"""What ``import sqlalchemy_public_id`` loads, counted in modules, because milliseconds differ between machines."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 @pytest.fixture(scope="module")
 def loaded() -> list[str]:
-    """The modules that our package loads, and sqlalchemy.orm does not."""
+    """Return the modules that our package loads and ``sqlalchemy.orm`` does not."""
     command = [sys.executable, "-I", "-c", PROGRAM]
     return list(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
 
 
 def test_few_modules_are_loaded(loaded: list[str]) -> None:
-    """Less than a fifth of what sqlalchemy.orm loads, 303 modules; built-in modules cost nothing."""
+    """The package loads less than a fifth of the 303 modules of sqlalchemy.orm; built-in modules do not count."""
     assert len([name for name in loaded if name not in sys.builtin_module_names]) <= 55
 
 
 def test_no_other_package_is_loaded(loaded: list[str]) -> None:
-    """Beside SQLAlchemy's ORM, our own package is loaded, and what makes UUIDs: no driver, and none of the extras."""
+    """Besides SQLAlchemy's ORM, only our package and ``uuid_utils`` are loaded: no driver, and no extra."""
     packages = {name.partition(".")[0] for name in loaded}
 
     assert {"sqlalchemy_public_id", "uuid_utils"} == packages - sys.stdlib_module_names - {"sqlalchemy"}
 
 
 def test_little_of_sqlalchemy_is_loaded(loaded: list[str]) -> None:
-    """SQLAlchemy's dialects are loaded when a model is declared or an engine made, and not before.
+    """SQLAlchemy's dialects are not loaded before a model is declared or an engine is created.
 
-    The type of keys needs one module, of 600 lines, with which an application compiles a type of its own.
+    The type of keys needs ``sqlalchemy.ext.compiler``, a module of 600 lines, which compiles custom types.
     """
     assert [name for name in loaded if name.startswith("sqlalchemy.")] == ["sqlalchemy.ext", "sqlalchemy.ext.compiler"]
 
 
 def test_special_parts_are_left_out(loaded: list[str]) -> None:
-    """What only some programs need is loaded when they import it."""
+    """Modules that only some programs need are loaded only when they are imported."""
     parts = {"asyncio", "bulk", "idempotency", "lookup", "references", "testing", "tokens"}
 
     assert {name for name in loaded if name.removeprefix("sqlalchemy_public_id.") in parts} == set()
@@ -73,7 +73,7 @@ with Session(engine) as session:
 
 
 def test_a_model_needs_nothing_else() -> None:
-    """A program that imports the mixin alone has all listeners: ids on first access, at the flush, and immutable."""
+    """Importing the mixin is enough for all listeners: ids on first access, ids at the flush, and immutable ids."""
     done = subprocess.run([sys.executable, "-I", "-c", MODEL], check=False, capture_output=True, text=True)
 
     assert done.stdout.strip() == "works", done.stderr

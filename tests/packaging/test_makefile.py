@@ -1,4 +1,4 @@
-"""The Makefile: what it takes for done."""
+"""The Makefile: what it considers up to date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = [VENV / f"{name}.done" for name in ("demo", "test", "lint", "docs")]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project where everything is set up, by a uv that does nothing."""
+    """Return a project in which everything is set up, with a uv that does nothing."""
     shutil.copy(MAKEFILE, tmp_path)
     for name in ("pyproject.toml", "README.md", "LICENSE", VENV / "bin" / "python", "dist/built", *MARKS):
         file = tmp_path / name
@@ -29,15 +29,15 @@ def project(tmp_path: Path) -> Path:
 
 
 def make(project: Path, *arguments: str | Path) -> str:
-    """What ``make`` prints."""
+    """Return the output of ``make``."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    command = ["make", "SQLALCHEMY=2.1", *map(str, arguments)]  # whatever the make around this test was told
+    command = ["make", "SQLALCHEMY=2.1", *map(str, arguments)]  # whatever the outer make was told
     return subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("mark", MARKS, ids=lambda mark: mark.stem)
 def test_the_wheel_is_installed_after_an_editable_installation(project: Path, mark: Path) -> None:
-    """What is set up is not set up again; but the wheel is, where ``make install`` has put the tree in its place."""
+    """A finished setup is not repeated, but after ``make install`` the wheel replaces the editable installation."""
     before = make(project, "--dry-run", mark)
     make(project, "install")
 

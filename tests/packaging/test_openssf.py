@@ -1,6 +1,6 @@
-"""What OpenSSF's Scorecard and Best Practices ask of a repository, as far as its files show it.
+"""What OpenSSF's Scorecard and Best Practices require of a repository, as far as its files show it.
 
-Scorecard's other checks ask the host: Branch-Protection, CI-Tests and Code-Review of past changes, Contributors,
+Scorecard's other checks query the host: Branch-Protection, CI-Tests and Code-Review of past changes, Contributors,
 Maintained, Webhooks, Vulnerabilities, and the badge. ``make lint`` runs zizmor, which reads the workflows too.
 """
 
@@ -26,14 +26,14 @@ EXECUTABLE = {".a", ".class", ".dll", ".dylib", ".egg", ".exe", ".jar", ".o", ".
 
 
 def test_the_workflows_were_found() -> None:
-    """The tests of this module look at every workflow, and at every job."""
+    """The tests of this module read every workflow and every job."""
     assert list(WORKFLOWS) == ["release.yml", "tests.yml"]
     assert {"release.yml build", "release.yml attest", "release.yml publish", "tests.yml gate"} <= JOBS.keys()
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_pinned_dependencies(name: str) -> None:
-    """Each action of others is pinned by its commit, and the line tells the version that this commit is."""
+    """Each third-party action is pinned to a commit, and a comment on the line names its version."""
     used = re.findall(r"uses: (?!\./)(.*)", WORKFLOWS[name])
 
     assert used
@@ -42,7 +42,7 @@ def test_pinned_dependencies(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_token_permissions(name: str) -> None:
-    """A workflow may read, and nothing else; a job that may write has no code of the repository."""
+    """Workflows have read-only permissions; a job with write permissions does not check out the repository."""
     before = WORKFLOWS[name].partition("\njobs:\n")[0]
     writing = {job: text for job, text in JOBS.items() if job.startswith(name) and ": write" in text}
 
@@ -53,7 +53,7 @@ def test_token_permissions(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_dangerous_workflow(name: str) -> None:
-    """A stranger's pull request gets no secret, and no text that a stranger writes becomes part of a command."""
+    """A pull request from a fork gets no secret, and no untrusted text becomes part of a command."""
     text = WORKFLOWS[name]
 
     assert re.findall(r"pull_request_target|workflow_run|secrets\.", text) == []
@@ -62,7 +62,7 @@ def test_dangerous_workflow(name: str) -> None:
 
 
 def test_ci_tests() -> None:
-    """Each pull request, and each change of the branch ``main``, runs the gate."""
+    """Each pull request, and each push to ``main``, runs the gate."""
     triggers = WORKFLOWS["tests.yml"].partition("\npermissions:")[0]
 
     assert "\n  push:\n    branches: [main]\n  pull_request:\n" in triggers
@@ -70,7 +70,7 @@ def test_ci_tests() -> None:
 
 
 def test_packaging_and_signed_releases() -> None:
-    """A tag is released by a workflow, after the tests: without a password, with signed provenance and an SBOM."""
+    """A workflow releases a tag after the tests, without a password, and with signed provenance and an SBOM."""
     assert 'on:\n  push:\n    tags: ["v*"]\n' in WORKFLOWS["release.yml"]
     assert "needs: [tests, build]" in JOBS["release.yml attest"]
     assert JOBS["release.yml attest"].count("actions/attest@") == 2
@@ -87,7 +87,7 @@ def test_dependency_update_tool() -> None:
 
 
 def test_security_policy() -> None:
-    """The policy says how to report a vulnerability in private, when it is answered, and which versions are mended."""
+    """The policy says how to report a vulnerability privately, when it is answered, and which versions get fixes."""
     text = (GITHUB / "SECURITY.md").read_text()
     (reporting,) = re.findall(r"^## Reporting a vulnerability\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)
 
@@ -97,7 +97,7 @@ def test_security_policy() -> None:
 
 
 def test_community_files() -> None:
-    """Contributors find how a change is judged and how people treat each other; the changelog names its rules."""
+    """The repository has contribution rules, a code of conduct and a license; the changelog links semver.org."""
     assert "\n## How a change is judged\n" in (ROOT / "CONTRIBUTING.md").read_text()
     assert all((GITHUB / name).exists() for name in ("CODE_OF_CONDUCT.md", "PULL_REQUEST_TEMPLATE.md"))
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")
@@ -105,7 +105,7 @@ def test_community_files() -> None:
 
 
 def test_binary_artifacts() -> None:
-    """The repository holds no program that somebody has compiled."""
+    """The repository contains no compiled program."""
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("an sdist is no repository")

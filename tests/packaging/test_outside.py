@@ -1,4 +1,4 @@
-"""The runner of others' suites: what it takes for a new failure, and what its list of suites must hold."""
+"""The runner of other projects' test suites: what counts as a new failure, and what its list of suites must have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATHS = [str(PLUGINS), str(Path(sqlalchemy_public_id.__file__).parents[1])]  # t
 
 
 def run_pytest(folder: Path, *plugins: str) -> tuple[dict[str, Outcome], list[dict[str, object]]]:
-    """Run pytest in *folder* with the plugins of the runner; return the outcomes, and the facts of those that load."""
+    """Run pytest in *folder* with *plugins* of the runner; return the outcomes, and the facts that plugins write."""
     outcomes, facts = folder / "outcomes", folder / "facts"
     variables = {
         "PUBLIC_ID_OUTCOMES": str(outcomes),
@@ -34,7 +34,7 @@ def run_pytest(folder: Path, *plugins: str) -> tuple[dict[str, Outcome], list[di
 
 
 def test_the_worst_phase_of_a_test_is_its_outcome() -> None:
-    """A test that passes and whose teardown fails has failed, whatever comes after."""
+    """A test whose teardown fails counts as failed, even if later phases pass."""
     lines = [
         '["t.py::one", "passed", ""]',
         '["t.py::one", "failed", "OSError"]',
@@ -45,7 +45,7 @@ def test_the_worst_phase_of_a_test_is_its_outcome() -> None:
 
 
 def test_failures_that_exist_without_the_library_are_not_new() -> None:
-    """A test that fails in both runs is no regression; one that fails with the library alone is."""
+    """A test that fails in both runs is no regression; one that fails only with the library is."""
     without, loaded = {"a": FAILED, "b": PASSED, "c": SKIPPED}, {"a": FAILED, "b": FAILED, "c": FAILED}
     assert regressions(without, loaded) == {"b": "KeyError: 'id'", "c": "KeyError: 'id'"}
 
@@ -57,7 +57,7 @@ def test_tests_that_no_longer_run_are_new_failures() -> None:
 
 
 def test_failures_come_back_with_their_files() -> None:
-    """The files of failed tests are named once each, for a test depends on those before it."""
+    """The files of failed tests are listed once each, because a test may depend on those before it in the file."""
     assert files(failed({"b/c.py::x": FAILED, "a.py::y[1]": FAILED, "a.py::z": FAILED})) == ["a.py", "b/c.py"]
 
 
@@ -65,7 +65,7 @@ def test_failures_come_back_with_their_files() -> None:
     ("pattern", "covered"), [("t.py::one*", True), ("t.py::one[True-False]", True), ("t.py::one[a]", False)]
 )
 def test_an_excuse_takes_brackets_as_they_are(pattern: str, covered: bool) -> None:
-    """The brackets of a parametrized test are no set of characters in an excuse."""
+    """An excuse matches the brackets of a parametrized test literally, and not as a set of characters."""
     assert covered is Excuse(pattern, "").covers("t.py::one[True-False]")
 
 
@@ -81,7 +81,7 @@ def test_every_suite_is_pinned() -> None:
 
 
 def test_a_module_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:
-    """An error of collection counts as a failed test, beside the outcomes of the other modules."""
+    """A collection error counts as a failed test, beside the outcomes of the other modules."""
     (tmp_path / "test_broken.py").write_text("import nothing_of_that_name\n")
     (tmp_path / "test_whole.py").write_text("def test_one(): ...\n")
     outcomes, _ = run_pytest(tmp_path, "public_id_outcomes")
@@ -93,7 +93,7 @@ def test_a_module_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_listeners_that_a_suite_removes_come_back(tmp_path: Path) -> None:
-    """Models of a suite that clears all mappers and listeners get public ids in the next test, on a guarded engine."""
+    """After a test clears all mappers and listeners, the next one still gets public ids and a guarded engine."""
     (tmp_path / "test_clearing.py").write_text(
         """
 import pytest

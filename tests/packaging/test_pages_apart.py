@@ -1,4 +1,4 @@
-"""Pages whose examples load packages that change SQLAlchemy for the whole process, each run in one of its own."""
+"""Pages whose examples load packages that change SQLAlchemy for the whole process, each run in its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FENCE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.parametrize("page", ["guides/history-and-listeners.md"])
 def test_page_is_a_program(page: str, tmp_path: Path) -> None:
-    """The examples of a page run from its beginning to its end."""
+    """The examples of a page run in order, as one program."""
     blocks = FENCE.findall((DOCS / page).read_text())
     program = tmp_path / "page.py"
     program.write_text("\n".join(blocks))

@@ -1,6 +1,6 @@
-"""The public names, with their signatures: a change of them is seen here, and belongs into the changelog.
+"""The public names with their signatures: this test detects any change, which belongs in the changelog.
 
-``PYTHONPATH=tests python tests/packaging/test_public_api.py`` writes the file anew.
+``PYTHONPATH=tests python tests/packaging/test_public_api.py`` regenerates the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FROZEN = Path(__file__).with_name("public_api.txt")
 
 
 def signature(thing: Any) -> str:
-    """Return the parameters of a function or a class, without the types, which other packages name in their own way."""
+    """Return the parameters of a function or a class, without types, whose names depend on other packages."""
     try:
         parameters = inspect.signature(thing).parameters.values()
     except (TypeError, ValueError):
@@ -61,7 +61,7 @@ def lines() -> Iterator[str]:
 
 
 def test_public_api() -> None:
-    """Names, arguments and members are those of the file; the difference is printed."""
+    """Names, arguments and members match the file; otherwise, the difference is printed."""
     difference = difflib.unified_diff(FROZEN.read_text().splitlines(), list(lines()), "before", "now", lineterm="", n=0)
 
     assert list(difference) == [], "if this is meant, write the file anew, and a line in CHANGELOG.md"

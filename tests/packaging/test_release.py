@@ -1,4 +1,4 @@
-"""``tools/release``: a release whose parts disagree is refused, with every reason."""
+"""``tools/release`` rejects a release whose parts disagree, and lists every reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository with what a release consists of, ready for version 7.8.9."""
+    """Return a repository with the parts of a release, ready for version 7.8.9."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
     for name in ("tools/release", "src/sqlalchemy_public_id/_version.py", "CHANGELOG.md", "CITATION.cff"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def check(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 def test_what_agrees(folder: Path) -> None:
-    """Nothing is refused if version, changelog, citation and tags agree; with the tag, only --tagged is right."""
+    """A release whose version, changelog, citation and tags agree passes; once it is tagged, only with ``--tagged``."""
     assert check(folder, "7.8.9") == (0, "")
     assert check(folder, "7.8.9", "--tagged")[0] == 1
     git(folder, "tag", "v7.8.9")
@@ -69,7 +69,7 @@ def test_what_agrees(folder: Path) -> None:
     ],
 )
 def test_what_disagrees(folder: Path, path: str, pattern: str, text: str, reason: str) -> None:
-    """A part with another version is named, and so is a change that is not committed."""
+    """A part with another version is reported, and so are uncommitted changes."""
     change(folder / path, pattern, text)
     status, reasons = check(folder, "7.8.9")
 
@@ -79,7 +79,7 @@ def test_what_disagrees(folder: Path, path: str, pattern: str, text: str, reason
 
 
 def test_no_version(folder: Path) -> None:
-    """A word that is no version is refused."""
+    """An argument that is not a version is rejected."""
     assert "'v7.8.9' is no version" in check(folder, "v7.8.9")[1]
 
 

@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 def run(commands: str, folder: Path) -> str:
-    """Execute the commands of a fence; what they leave in the background ends with the test."""
+    """Return the output of the commands of a fence; processes left in the background end with the test."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHONPATH"))}
     with (folder / "output").open("w+") as output:
@@ -45,7 +45,7 @@ def run(commands: str, folder: Path) -> str:
 
 
 def edit(folder: Path, lines: str) -> None:
-    """Replace the line that begins like the last of *lines*."""
+    """Replace the line that assigns the same name as the last of *lines*."""
     name = lines.splitlines()[-1].partition(" =")[0]
     path = folder / EDITED[name]
     text, replaced = re.subn(rf"^{re.escape(name)} = .*\n", lambda _: lines, path.read_text(), flags=re.MULTILINE)
@@ -54,13 +54,13 @@ def edit(folder: Path, lines: str) -> None:
 
 
 def without_ids(text: str) -> str:
-    """Return *text* without what differs from run to run; curl ends no line."""
+    """Return *text* without ids, which differ from run to run, and without line ends, which curl does not print."""
     return re.sub("_[0-9a-z]{12}", "_", text).replace("\n", "")
 
 
 @pytest.mark.slow
 def test_every_step(tmp_path: Path) -> None:
-    """From an empty folder to a service that answers, and whose tests pass."""
+    """The tutorial leads from an empty folder to a service that responds, and whose tests pass."""
     port = str(free_port())
     outputs: list[str] = []
     servers = tmp_path / "pids"

@@ -16,7 +16,7 @@ PROGRAMS = ROOT / "tests/typing"
 ACCEPTED = [PROGRAMS / "models.py", *sorted(PROGRAMS.glob("should_pass/*.py"))]
 
 MISTAKE = re.compile(r"  # wrong: (?P<mypy>[a-z-]+), (?P<pyright>\w+)(?:, not (?P<unseen>\w+))?$")
-"""What follows a line with a mistake. ty does not check the names in ``**options: Unpack[…]``."""
+"""The comment on a line with a mistake. ty does not check the names in ``**options: Unpack[…]``."""
 MISTAKES = [
     (f"tests/typing/should_fail/{program.name}", number, found)
     for program in sorted(PROGRAMS.glob("should_fail/*.py"))
@@ -28,13 +28,13 @@ PYTHON = sys.executable
 
 
 def run(program: str, *arguments: str) -> str:
-    """What a type checker says of all programs."""
+    """Return the output of a type checker for all programs."""
     command = Path(PYTHON).parent / program
     if not command.exists():
         pytest.skip(f"{program} is not installed")
     folders = ["tests/typing/models.py", "tests/typing/should_pass", "tests/typing/should_fail"]
     done = subprocess.run([command, *arguments, *folders], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr + done.stdout  # it ran to the end, and has complained
+    assert done.returncode == 1, done.stderr + done.stdout  # it ran to the end, and reported errors
     return done.stdout
 
 
@@ -56,7 +56,7 @@ def pyright(_: Path) -> list[tuple[str, int, str]]:
 def test_mistakes_are_found_and_nothing_else(
     checker: Callable[[Path], list[tuple[str, int, str]]], tmp_path: Path
 ) -> None:
-    """Each checker complains once of each mistake, by the rule that stands beside it, and of nothing else."""
+    """Each checker reports every mistake once, by the rule in the comment beside it, and reports nothing else."""
     assert len(MISTAKES) > 20
     assert sorted(checker(tmp_path)) == [(file, line, found[checker.__name__]) for file, line, found in MISTAKES]
 
@@ -77,7 +77,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("checker", OTHERS)
 def test_other_checkers(checker: str) -> None:
-    """Other type checkers complain of the mistakes as well, and never of a correct line."""
+    """Other type checkers report the mistakes as well, and never a correct line."""
     options, pattern = OTHERS[checker]
     complaints = re.finditer(pattern, run(checker, *options))
     found = {(str((ROOT / one["file"]).relative_to(ROOT)), int(one["line"])) for one in complaints}
@@ -86,7 +86,7 @@ def test_other_checkers(checker: str) -> None:
 
 
 def test_accepted_programs_run() -> None:
-    """What the checkers accept also runs: the models can be mapped and the constructors called."""
+    """Programs that the checkers accept also run: the models can be mapped and the constructors called."""
     names = [path.relative_to(PROGRAMS).with_suffix("").as_posix().replace("/", ".") for path in ACCEPTED]
     program = f"import {', '.join(names)}; models.Base.registry.configure(); models.DataBase.registry.configure()"
     done = subprocess.run([PYTHON, "-c", program], cwd=PROGRAMS, capture_output=True, text=True, check=False)

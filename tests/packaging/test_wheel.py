@@ -1,4 +1,4 @@
-"""The wheel: what is in it, what it says of itself, and that it works with its runtime dependencies alone."""
+"""The wheel: its contents, its metadata, and that it works with only its runtime dependencies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for module in pkgutil.walk_packages(package.__path__, "sqlalchemy_public_id."):
         failed[module.name] = getattr(error, "extra", None)
 print(json.dumps(failed))
 """
-"""Prints the modules that cannot be imported, with the extra that each tells to install."""
+"""Prints the modules that cannot be imported, with the extra that each error says to install."""
 
 IMPORT_ASYNCIO = """
 import sys
@@ -44,7 +44,7 @@ except ImportError as error:
 """
 
 OPTIONAL = {"alembic", "asyncio", "cli", "ext", "pydantic_schema"}
-"""The parts of the package that are for an extra."""
+"""The parts of the package that need an extra."""
 
 
 def pip(*arguments: str) -> None:
@@ -54,7 +54,7 @@ def pip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the source tree."""
+    """Build the wheel from the source tree, and return its path."""
     pytest.importorskip("pip")
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", f"--wheel-dir={folder}", str(ROOT))
@@ -64,21 +64,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def names(wheel: Path) -> set[str]:
-    """The files in the wheel."""
+    """Return the names of the files in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
 
 @pytest.fixture(scope="module")
 def distribution(wheel: Path) -> PathDistribution:
-    """What the wheel says of itself."""
+    """Return the metadata of the wheel."""
     (folder,) = (each for each in zipfile.Path(wheel).iterdir() if each.name.endswith(".dist-info"))
     return PathDistribution(folder)
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter with the wheel, the SQLAlchemy of this test run, and what these two require."""
+    """Return an interpreter with the wheel, the SQLAlchemy of this test run, and their dependencies."""
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=False)
     executable = str(folder / "bin" / "python")
@@ -88,7 +88,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def failed(python: str) -> dict[str, str | None]:
-    """The modules that cannot be imported by *python*, with the extra that each tells to install."""
+    """Return the modules that *python* cannot import, with the extra that each error says to install."""
     return dict(json.loads(run(python, IMPORT_ALL)))
 
 
@@ -99,7 +99,7 @@ def run(python: str, program: str) -> str:
 
 
 def test_contents_of_the_wheel(names: set[str], distribution: PathDistribution) -> None:
-    """One package has the modules of the source tree, the templates of Alembic and the marker of types."""
+    """The wheel has one package with the modules of the source tree, Alembic's templates, and ``py.typed``."""
     source, templates = ROOT / "src", ROOT / "alembic_templates"
     expected = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
     expected |= {f"{PACKAGE}/{path.relative_to(ROOT).as_posix()}" for path in templates.rglob("*.py")}
@@ -110,13 +110,13 @@ def test_contents_of_the_wheel(names: set[str], distribution: PathDistribution) 
 
 
 def test_licence_is_in_the_wheel(distribution: PathDistribution) -> None:
-    """The whole licence comes with the package, under the name that registries know it by."""
+    """The wheel contains the whole license, and its metadata has the SPDX identifier of the license."""
     assert distribution.metadata["License-Expression"] == "MIT"
     assert (ROOT / "LICENSE").read_text() == distribution.read_text("licenses/LICENSE")
 
 
 def test_runtime_dependencies(distribution: PathDistribution) -> None:
-    """Nobody has to install more than three packages."""
+    """The package has three runtime dependencies."""
     expected = ["sqlalchemy", "typing-extensions", "uuid-utils"]
     required = {re.split("[^a-z-]", line)[0] for line in distribution.requires or () if "extra ==" not in line}
 
@@ -124,7 +124,7 @@ def test_runtime_dependencies(distribution: PathDistribution) -> None:
 
 
 def test_extras(distribution: PathDistribution) -> None:
-    """What is optional has the names that the documentation tells, and each of them brings something."""
+    """The extras have the names in the documentation, and each of them installs something."""
     drivers = "aiomysql aiosqlite asyncio asyncmy asyncpg mysql postgresql"
     tools = "alembic cli fastapi flask keyed litestar pydantic sqlmodel"
     lines = "\n".join(distribution.requires or ()).replace('"', "'")
@@ -134,12 +134,12 @@ def test_extras(distribution: PathDistribution) -> None:
 
 
 def test_wheel_works_alone(python: str, distribution: PathDistribution) -> None:
-    """With its runtime dependencies only, the package can be imported, and tells its version."""
+    """With only its runtime dependencies, the package can be imported, and reports its version."""
     assert distribution.version == run(python, f"import {PACKAGE}; print({PACKAGE}.__version__)")
 
 
 def test_modules_need_no_extra(failed: dict[str, str | None]) -> None:
-    """Every module can be imported without any extra, except those that are for one, and the fixtures for pytest."""
+    """Every module can be imported without an extra, except those that are for one and the fixtures for pytest."""
     for_alembic = {
         f"{PACKAGE}.{name}" for name in ("directives", "keys.cluster.autogenerate", "keys.cluster.operations")
     }
@@ -149,7 +149,7 @@ def test_modules_need_no_extra(failed: dict[str, str | None]) -> None:
 
 
 def test_told_extras(python: str, failed: dict[str, str | None], distribution: PathDistribution) -> None:
-    """A module tells a command that installs what it lacks; for Alembic and for greenlet, too."""
+    """A module that lacks a package names the extra to install, for Alembic and for greenlet, too."""
     extras = set(distribution.metadata.get_all("Provides-Extra", []))
 
     assert set(failed.values()) - {None} <= extras
@@ -158,7 +158,7 @@ def test_told_extras(python: str, failed: dict[str, str | None], distribution: P
 
 
 def test_licences_of_what_is_installed(distribution: PathDistribution) -> None:
-    """The documentation lists the licence of each package that is required, always or by an extra."""
+    """The documentation lists the license of each dependency, including those of the extras."""
     page = (ROOT / "docs/background/how-it-is-proven.md").read_text(encoding="utf-8").partition("## Licenses")[2]
     listed = {name.lower() for name in re.findall(r"`([\w-]+)`", page)}
     required = {re.split("[^A-Za-z0-9-]", line)[0].lower() for line in distribution.requires or ()}
@@ -170,7 +170,7 @@ def test_licences_of_what_is_installed(distribution: PathDistribution) -> None:
 
 
 def test_links_of_the_readme(distribution: PathDistribution) -> None:
-    """Every link of the description leads to a file of this version in the repository, or to another site."""
+    """Every link in the description leads to a file of this version in the repository, or to another site."""
     text = str(distribution.metadata.get_payload())
     files = f"{URLS['Repository']}/blob/v{distribution.version}/"
     pictures = f"{URLS['Repository']}/v{distribution.version}/".replace("github.com", "raw.githubusercontent.com")
@@ -185,7 +185,7 @@ def test_links_of_the_readme(distribution: PathDistribution) -> None:
 
 
 def test_addresses(distribution: PathDistribution) -> None:
-    """An index links documentation, repository, changelog and issues."""
+    """The metadata links the documentation, repository, changelog and issues."""
     listed = distribution.metadata.get_all("Project-URL", [])
 
     assert dict(one.split(", ", 1) for one in listed) == URLS
@@ -193,7 +193,7 @@ def test_addresses(distribution: PathDistribution) -> None:
 
 
 def test_classifiers(distribution: PathDistribution) -> None:
-    """The versions of Python are those that the metadata allows and the workflow of the tests runs."""
+    """The Python classifiers are the versions that the metadata allows and the test workflow runs."""
     classified = re.findall(
         r"Python :: (3\.\d+)$", "\n".join(distribution.metadata.get_all("Classifier", [])), re.MULTILINE
     )
@@ -209,7 +209,7 @@ def test_classifiers(distribution: PathDistribution) -> None:
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two folders with the sdist, and the wheel that was built from it."""
+    """Return two folders, each with the sdist and the wheel that was built from it."""
     pytest.importorskip("build")
     folders = [tmp_path_factory.mktemp("build") for _ in range(2)]
     for folder in folders:
@@ -220,7 +220,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.mark.slow
 def test_same_bytes_twice(builds: list[Path]) -> None:
-    """Two builds of one tree have the same bytes, so anybody can check a release."""
+    """Two builds of one tree are identical, so that anyone can verify a release."""
     first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in builds)
 
     assert sorted(Path(name).suffix for name in first) == [".gz", ".whl"]
@@ -229,7 +229,7 @@ def test_same_bytes_twice(builds: list[Path]) -> None:
 
 @pytest.mark.slow
 def test_what_an_index_accepts(builds: list[Path]) -> None:
-    """``twine check --strict`` finds nothing to warn of."""
+    """``twine check --strict`` reports nothing."""
     pytest.importorskip("twine")
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, builds[0].iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -239,7 +239,7 @@ def test_what_an_index_accepts(builds: list[Path]) -> None:
 
 @pytest.mark.slow
 def test_bill_of_materials(builds: list[Path], python: str, tmp_path: Path) -> None:
-    """``tools/release sbom`` lists the wheel and each package that it brings, with version and licence."""
+    """``tools/release sbom`` lists the wheel and each package that it installs, with version and license."""
     pytest.importorskip("cyclonedx_py")
     file = tmp_path / "sbom.json"
     command = [sys.executable, str(ROOT / "tools/release"), "sbom", f"--dist={builds[0]}", f"--output={file}"]
@@ -247,14 +247,14 @@ def test_bill_of_materials(builds: list[Path], python: str, tmp_path: Path) -> N
     listed = json.loads(file.read_text())["components"]
     installed = run(python, "from importlib.metadata import distributions as all; print(*[one.name for one in all()])")
 
-    # the newest SQLAlchemy is listed, and 2.0 brings greenlet as well
+    # the SBOM lists the newest SQLAlchemy; SQLAlchemy 2.0 also installs greenlet
     assert {component["name"].lower() for component in listed} == {*installed.lower().split()} - {"greenlet"}
     assert all(component["version"] and component["licenses"] for component in listed)
 
 
 @pytest.mark.slow
 def test_readme_runs_on_the_sdist(builds: list[Path], tmp_path: Path) -> None:
-    """The sdist that ``pip download`` gets from an index is installed in an empty environment, and runs the README."""
+    """The sdist that ``pip download`` gets from an index installs in an empty environment, and runs the README."""
     index, downloads, environment = tmp_path / "index", tmp_path / "downloads", tmp_path / "venv"
     (archive,) = builds[0].glob("*.tar.gz")
     pinned = f"sqlalchemy=={version('sqlalchemy')}"
@@ -272,7 +272,7 @@ def test_readme_runs_on_the_sdist(builds: list[Path], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_contents_of_the_sdist(builds: list[Path]) -> None:
-    """The sdist has what its tests need, and no results of benchmarks, which are larger than all the rest."""
+    """The sdist has what its tests need, and no benchmark results, which are larger than all the rest."""
     (archive,) = builds[0].glob("*.tar.gz")
     with tarfile.open(archive) as file:
         names = {name.partition("/")[2] for name in file.getnames()}

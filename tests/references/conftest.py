@@ -1,4 +1,4 @@
-"""The session of the tests of references."""
+"""Fixture for the tests of references."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from sqlalchemy.orm import Session
 
 @pytest.fixture
 def db(session: Session) -> Session:
-    """A session whose transaction has begun."""
+    """Return a session whose transaction has begun."""
     session.connection()
     return session

@@ -1,4 +1,4 @@
-"""A column for the public id of a row of any model."""
+"""``AnyPublicIdType``: a column for the public id of a row of any model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DocumentId(TypedId, prefix="anydoc", format=NanoId(alphabet=BASE62)): ...
 
 
 class FormerId(TypedId, prefix="anyformer"):
-    """The ids of a model that is gone."""
+    """The ids of a model that no longer exists."""
 
 
 class Document(PublicIdMixin[DocumentId], Base):
@@ -52,7 +52,7 @@ def session(create: Callable[[MetaData], None], session: Session) -> Session:
 
 
 def test_rows_of_several_models(session: Session, statements: list[str]) -> None:
-    """A log finds its rows in one statement a model, and keeps the ids of models that are gone, as plain texts."""
+    """A log resolves its ids with one statement per model, and keeps the ids of removed models as plain text."""
     document, picture = Document(), Picture()
     session.add_all([document, picture])
     session.flush()
@@ -72,7 +72,7 @@ def test_rows_of_several_models(session: Session, statements: list[str]) -> None
 
 @pytest.mark.parametrize("wrong", ["1", "", "anydoc_x", "nothing_" + "a" * 12, "anydoc_" + "a" * 12 + "\n", 7])
 def test_what_is_no_id_of_a_model(session: Session, wrong: Any) -> None:
-    """What has no prefix of a model, or is malformed, is refused in the flush and in a statement."""
+    """An id that is malformed, or has no prefix of a model, is rejected in the flush and in a statement."""
     with pytest.raises(InvalidPublicId, match=r"no model has such ids \(expected an id of a model with a prefix"):
         session.execute(insert(Entry).values(subject=wrong))
     session.rollback()
@@ -86,7 +86,7 @@ def test_what_is_no_id_of_a_model(session: Session, wrong: Any) -> None:
 
 @on("sqlite")
 def test_model_that_is_not_configured_yet(session: Session) -> None:
-    """An id is taken as soon as its model is declared; a broken model does not change the error for another id."""
+    """An id is accepted once its model is declared; a broken model does not change the error for other ids."""
 
     class Own(DeclarativeBase): ...
 
@@ -107,7 +107,7 @@ def test_model_that_is_not_configured_yet(session: Session) -> None:
 
 
 def test_id_that_is_too_long(session: Session) -> None:
-    """An id that the column has no room for is refused, also where the database would cut it."""
+    """An id that is longer than the column is rejected, even if the database would truncate it."""
 
     class LongId(TypedId, prefix="anylong", format=NanoId(length=60)): ...
 
@@ -117,7 +117,7 @@ def test_id_that_is_too_long(session: Session) -> None:
 
 @pytest.mark.parametrize("compared", ["", "x" * 1000, "\0", "ä", "anydoc_" + "a" * 12 + " ", "\ud800", 7])
 def test_comparison_with_what_is_no_id(session: Session, compared: Any) -> None:
-    """A comparison with anything else finds no row, and is no error of the database."""
+    """A comparison with a value that is not an id finds no row, and raises no database error."""
     session.add(Entry(subject="anydoc_" + "a" * 12))
     session.commit()
 
@@ -127,7 +127,7 @@ def test_comparison_with_what_is_no_id(session: Session, compared: Any) -> None:
 
 
 def test_autogenerate(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """A table that was created is up to date for Alembic."""
+    """Alembic finds no difference for a table that was created from the model."""
     create(Base.metadata)
     with engine.connect() as connection:
         tables = {"include_name": lambda name, kind, _: kind != "table" or name.startswith("any_")}
@@ -137,7 +137,7 @@ def test_autogenerate(engine: Engine, create: Callable[[MetaData], None]) -> Non
 
 
 def test_comparison_with_ids_that_are_numbers(session: Session) -> None:
-    """A join with ids that are stored as numbers would find no row, and is refused; one with texts is not."""
+    """A join with ids stored as numbers would find no row, and is rejected; a join with ids stored as text works."""
     session.add(document := Document())
     session.flush()
     session.add(Entry(subject=document.public_id))
@@ -154,7 +154,7 @@ def test_comparison_with_ids_that_are_numbers(session: Session) -> None:
 def test_spelling(session: Session) -> None:
     """A new id is stored in its canonical spelling, and compared byte for byte; another spelling finds its row.
 
-    What is no comparison takes texts of any length. The column may change.
+    Expressions other than comparisons accept text of any length. The column can be updated.
     """
     picture, document = Picture.__public_id__.generate(), "anydoc_" + "aB" * 6
     session.add_all([Entry(subject=picture.lower()), other := Entry(subject=None)])
@@ -172,6 +172,6 @@ def test_spelling(session: Session) -> None:
 
 @pytest.mark.parametrize("length", [0, 256, True, "48", NanoId()], ids=repr)
 def test_length(length: Any) -> None:
-    """The length is a number of characters that every database can index."""
+    """The length must be a number of characters that every database can index."""
     with pytest.raises(ConfigurationError, match="expected a whole number from 1 to 255"):
         AnyPublicIdType(length)

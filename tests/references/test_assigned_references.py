@@ -1,4 +1,4 @@
-"""Public ids that are assigned to references, alone or beside the relationship, in a flush or in rows."""
+"""Public ids assigned to references, alone or together with the relationship, in a flush or in rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ engine = filled_engine(Base.metadata, fill)
 
 @pytest.mark.backend
 def test_a_hundred_orders(db: Session, statements: Statements) -> None:
-    """A flush sends one SELECT, however many rows refer to however many customers."""
+    """A flush sends one SELECT for its references, whatever the number of rows and of customers."""
     new = [Order(note="new", customer_public_id=CUSTOMERS[number % 10]) for number in range(100)]
     statements.clear()
     db.add_all(new)
@@ -53,7 +53,7 @@ def test_a_hundred_orders(db: Session, statements: Statements) -> None:
 @fast_ways
 @pytest.mark.backend
 def test_bulk_insert(db: Session, statements: Statements) -> None:
-    """``bulk.insert`` finds the keys as a flush does, and sends the rows together nevertheless."""
+    """``bulk.insert()`` finds the keys as a flush does, and still inserts the rows with one statement."""
     new = [Order(note="bulk", customer_public_id=CUSTOMERS[number % 10]) for number in range(100)]
     statements.clear()
     bulk.insert(db, new)
@@ -66,7 +66,7 @@ def test_bulk_insert(db: Session, statements: Statements) -> None:
 
 
 def test_reassign(db: Session, statements: Statements) -> None:
-    """A stored object points to the other row after the flush, relationship included; the same id changes nothing."""
+    """After the flush, an object and its relationship refer to the new row; assigning the same id changes nothing."""
     order = orders_in(db)[0]
     assert order.customer.public_id == CUSTOMERS[0]
     order.customer_public_id = CUSTOMERS[5]
@@ -83,7 +83,7 @@ def test_reassign(db: Session, statements: Statements) -> None:
 
 
 def test_none_clears(db: Session) -> None:
-    """``None`` clears a foreign key that may be null until an id is assigned; for another, it is an error at once."""
+    """``None`` clears a nullable foreign key until an id is assigned; for other foreign keys, it raises at once."""
     order = orders_in(db)[1]
     assert order.billing is not None
     order.billing = None
@@ -103,7 +103,7 @@ def test_none_clears(db: Session) -> None:
 
 @pytest.mark.parametrize("wrong", ["", "RFCUS_000000000000", 1, True, b"rfcus_000000000000", [CUSTOMERS[0]]], ids=type)
 def test_malformed_is_an_error_at_once(wrong: Any) -> None:
-    """What cannot be an id is refused by the assignment, which names the attribute."""
+    """Assigning a value that cannot be an id raises an error that names the attribute."""
     order = Order(customer_public_id=CUSTOMERS[0])
     with pytest.raises(InvalidPublicId) as caught:
         order.customer_public_id = wrong
@@ -114,7 +114,7 @@ def test_malformed_is_an_error_at_once(wrong: Any) -> None:
 
 @pytest.mark.backend
 def test_unknown_is_an_error_before_anything_is_written(db: Session, statements: Statements) -> None:
-    """The error names attribute and value; nothing was sent, and the flush succeeds when the id is put right."""
+    """The flush rejects an unknown id before it writes anything, and succeeds once the id is corrected."""
     order = Order(note="unknown", customer_public_id=UNKNOWN)
     db.add_all([Address(), order])
     statements.clear()
@@ -130,7 +130,7 @@ def test_unknown_is_an_error_before_anything_is_written(db: Session, statements:
 
 
 def test_assigned_again_after_a_rollback(db: Session) -> None:
-    """The key of a row that was rolled back may be given out again: an id that is assigned again finds its own row."""
+    """If a key is reused after a rollback, an id that is assigned again still finds its own row."""
     savepoint = db.begin_nested()
     customer = Customer(name="Edsger")
     db.add(customer)
@@ -154,7 +154,7 @@ def test_assigned_again_after_a_rollback(db: Session) -> None:
 
 
 def test_pickled_before_the_flush(db: Session) -> None:
-    """An object that waits for its key can be pickled and copied, also after a flush that has found others."""
+    """An object can be pickled and copied before the flush resolves its reference, even if others were resolved."""
     db.add(Order(customer_public_id=CUSTOMERS[0], shipping_public_id=ADDRESSES[0]))
     db.flush()
     order = Order(customer_public_id=CUSTOMERS[1], shipping_public_id=ADDRESSES[0])
@@ -168,7 +168,7 @@ def test_pickled_before_the_flush(db: Session) -> None:
 
 @pytest.mark.parametrize("name", ["customer", "customer_id"])
 def test_what_is_set_later_wins(db: Session, name: str) -> None:
-    """An object, or an integer key, that is set after the id is the one that is stored."""
+    """A related object or an integer key that is set after the id is stored instead of it."""
     customer = db.scalars(select(Customer).where(Customer.public_id == CUSTOMERS[6])).one()
     order = Order(customer_public_id=UNKNOWN)
     setattr(order, name, customer if name == "customer" else customer.id)
@@ -182,7 +182,7 @@ def test_what_is_set_later_wins(db: Session, name: str) -> None:
 
 
 def test_the_reference_after_another_object_is_refused(db: Session) -> None:
-    """An id that contradicts an object set before it is an error; the id of that object is not."""
+    """Assigning an id that contradicts the related object raises an error; assigning that object's id does not."""
     order = Order(customer=Customer(name="new"))
     order.customer_public_id = order.customer.public_id
     with pytest.raises(ConfigurationError, match="set only one of the two"):
@@ -190,7 +190,7 @@ def test_the_reference_after_another_object_is_refused(db: Session) -> None:
 
 
 def test_merge(db: Session) -> None:
-    """What was assigned to an object goes with it when it is merged."""
+    """``merge()`` copies the assigned reference."""
     first, second, *_ = orders_in(db)
     merged = db.merge(Order(id=first.id, customer_public_id=CUSTOMERS[9]))
     assert merged is first
@@ -202,7 +202,7 @@ def test_merge(db: Session) -> None:
 
 
 def test_the_relationship_before_the_flush(db: Session) -> None:
-    """A relationship that is loaded while the id waits leads to the right object, a new one included."""
+    """Before the flush resolves an id, the relationship already loads the right object, even a new one."""
     order = orders_in(db)[0]
     order.customer_public_id = CUSTOMERS[5]
     assert order.customer.public_id == CUSTOMERS[5]
@@ -220,7 +220,7 @@ def test_the_relationship_before_the_flush(db: Session) -> None:
 
 
 def test_late_assignment(db: Session, listen: Callable[..., None]) -> None:
-    """An id that is assigned while the flush is under way is refused, and so is its foreign key as a value in SQL."""
+    """Assigning an id during a flush is rejected, and so is an unresolved foreign key as a value in SQL."""
     order = Order(customer_public_id=CUSTOMERS[0])
     with pytest.raises(ConfigurationError, match="flush the session before"):
         select(Order).where(Order.customer_id == order.customer_id)
@@ -232,7 +232,7 @@ def test_late_assignment(db: Session, listen: Callable[..., None]) -> None:
 
 @pytest.mark.backend
 def test_random_programs(engine: Engine) -> None:
-    """Whatever is set, in whatever order, the reference shows what the next flush stores."""
+    """After any sequence of assignments, the reference shows what the next flush stores."""
 
     @given(steps=st.lists(st.tuples(st.sampled_from(["id", "object", "none", "flush", "expire"]), st.integers(0, 2))))
     @settings(max_examples=40)
@@ -269,7 +269,7 @@ def test_random_programs(engine: Engine) -> None:
 
 @pytest.mark.backend
 def test_insert_of_rows(db: Session, statements: Statements) -> None:
-    """``insert(Model)`` with rows translates their references in one SELECT a model."""
+    """``insert(Model)`` with rows resolves their references with one SELECT per related model."""
     rows = [{"note": "row", "customer_public_id": CUSTOMERS[number % 10]} for number in range(20)]
     statements.clear()
     db.execute(insert(Order), rows)
@@ -288,7 +288,7 @@ def test_insert_of_rows(db: Session, statements: Statements) -> None:
     ("wrong", "error"), [(UNKNOWN, PublicIdNotFound), ("nonsense", InvalidPublicId), (None, InvalidPublicId)]
 )
 def test_insert_of_unknown_rows(db: Session, statements: Statements, wrong: Any, error: type[Exception]) -> None:
-    """An id that belongs to no row, or is malformed, is an error; nothing was written."""
+    """An unknown or malformed id in a row raises an error, and nothing is written."""
     with pytest.raises(error) as caught:
         db.execute(insert(Order), [{"customer_public_id": CUSTOMERS[0]}, {"customer_public_id": wrong}])
     assert caught.value.field == "Order.customer_public_id"
@@ -297,7 +297,7 @@ def test_insert_of_unknown_rows(db: Session, statements: Statements, wrong: Any,
 
 @pytest.mark.backend
 def test_update_of_rows(db: Session, statements: Statements) -> None:
-    """So does ``update(Model)`` by primary key."""
+    """``update(Model)`` by primary key resolves references as well."""
     first, second, *_ = orders_in(db)
     db.execute(
         update(Order),
@@ -322,7 +322,7 @@ def test_update_of_rows(db: Session, statements: Statements) -> None:
     ],
 )
 def test_never_silently_null(db: Session, make: Callable[[dict[str, Any]], Any]) -> None:
-    """Where a reference cannot be translated, it is an error, and not a null."""
+    """A statement whose references cannot be resolved raises an error instead of storing NULL."""
     values = {"note": "silent", "customer_id": orders_in(db)[0].customer_id, "billing_public_id": ADDRESSES[1]}
     with pytest.raises(ConfigurationError, match=r"billing_public_id.*lookup\.keys_of"):
         db.execute(make(values))

@@ -1,4 +1,4 @@
-"""References in SQL: compared, selected and sorted by, and the rows that a subclass or the same table has."""
+"""References in SQL: comparisons, SELECT and ORDER BY, and references of a subclass or to the same table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ engine = filled_engine(Base.metadata, fill)
 
 @pytest.mark.backend
 def test_filter(db: Session) -> None:
-    """Equal, in a list, null, and their opposites, answer as a column would."""
+    """Comparisons with a reference, and their negations, return what they would for a column."""
     everything = [f"{number:02}" for number in range(100)]
     first, rest = everything[:10], everything[10:]
     ref, billing = Order.customer_public_id, Order.billing_public_id
@@ -59,7 +59,7 @@ def test_filter(db: Session) -> None:
 
 @pytest.mark.backend
 def test_select_and_sort(db: Session, statements: list[str]) -> None:
-    """The ids are a column of a query like any other: selected, sorted, grouped, beside the table they come from."""
+    """A reference can be selected, sorted and grouped like a column, together with the table that it refers to."""
     statements.clear()
     rows = db.execute(
         select(Order.note, Order.customer_public_id).order_by(Order.customer_public_id.desc(), Order.note)
@@ -78,14 +78,14 @@ def test_select_and_sort(db: Session, statements: list[str]) -> None:
 
 
 def test_subqueries(db: Session) -> None:
-    """In a subquery, a reference of the statement around it is that of each row."""
+    """In a subquery, a reference of the enclosing statement is that of the current row."""
     second = select(Address.id).where(Address.public_id == Order.billing_public_id, Address.public_id == ADDRESSES[2])
     assert len(notes(db, second.exists())) == 33
 
 
 @pytest.mark.backend
 def test_aliases(db: Session) -> None:
-    """Two aliases of one table are told apart."""
+    """References of two aliases of one table are kept apart."""
     one, other = aliased(Order), aliased(Order)
     query = select(func.count()).select_from(one).join(other, one.customer_public_id == other.customer_public_id)
 
@@ -94,7 +94,7 @@ def test_aliases(db: Session) -> None:
 
 
 def test_inheritance(db: Session, statements: list[str]) -> None:
-    """A subclass has the references of its superclass, and its own; both are read, compared and assigned."""
+    """A subclass has its own references and those of its superclass, which can be read, compared and assigned."""
     order = orders_in(db)[0]
     rush = Rush(note="rush", customer_public_id=CUSTOMERS[4], replaces_public_id=order.public_id)
     db.add(rush)
@@ -113,7 +113,7 @@ def test_inheritance(db: Session, statements: list[str]) -> None:
 
 @pytest.mark.backend
 def test_self_reference(db: Session, statements: Statements) -> None:
-    """New nodes refer to each other in any order, without a query; MySQL changes their table by way of a copy."""
+    """New nodes can refer to each other in any order without a SELECT; updates by a reference work on MySQL, too."""
     root = Node()
     child = Node(parent_public_id=root.public_id)
     leaf = Node(parent_public_id=child.public_id)
@@ -140,7 +140,7 @@ INDEXES = {"postgresql": "Index", "mysql": "ndex lookup", "mariadb": "uq_custome
 @pytest.mark.backend
 @on(*INDEXES)
 def test_a_comparison_uses_the_indexes(db: Session, engine: Engine) -> None:
-    """The plan for the orders of one customer reads no table from end to end."""
+    """The plan of a query for the orders of one customer uses an index, and scans no table."""
     if engine.dialect.name == "postgresql":
         db.execute(text("SET LOCAL enable_seqscan = off"))  # the tables are tiny
         db.execute(text('CREATE INDEX ON "order" (customer_fk)'))

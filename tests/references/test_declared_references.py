@@ -1,4 +1,4 @@
-"""Declarations of references: what they are made of, those that come late, and those that are refused."""
+"""Declarations of references: their attributes, relationships that are added later, and invalid declarations."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from sqlalchemy_public_id.references import public_ref
 
 @pytest.fixture(autouse=True)
 def no_broken_mappers() -> Iterator[None]:
-    """Free the models that a test could not map: ``configure_mappers()`` of any later test would raise for them."""
-    gc.freeze()  # the collection below passes over all that is older than the test
+    """Free the models that a test could not map; otherwise, later tests could not call ``configure_mappers()``."""
+    gc.freeze()  # the collection below skips objects that are older than the test
     yield
     while gc.collect():
         pass
@@ -68,7 +68,7 @@ class Bill(PublicIdMixin, Base):
 
 
 def test_public_refs() -> None:
-    """What the references of a model are, for programs."""
+    """``public_refs()`` describes the references of a model."""
     buyer, origin = references.public_refs(Bill).values()
 
     assert (buyer.attribute, buyer.relationship, buyer.key) == ("buyer_public_id", "buyer", "buyer_id")
@@ -82,7 +82,7 @@ def test_public_refs() -> None:
 
 
 def test_subclass_that_refers_to_itself() -> None:
-    """A joined subclass may refer to itself, where SQLAlchemy writes the condition of the relationship twice."""
+    """A joined subclass may refer to itself, although SQLAlchemy repeats the condition of the relationship."""
 
     class Own(DeclarativeBase): ...
 
@@ -103,7 +103,7 @@ def test_subclass_that_refers_to_itself() -> None:
 
 
 def test_what_is_no_reference() -> None:
-    """Other attributes, what is none at all, and the attribute of a mixin are mistakes of the program."""
+    """Other attributes, other values, and the reference of an unmapped mixin raise an error."""
 
     class Mixin:
         buyer_public_id: Mapped[str] = public_ref("buyer")
@@ -119,7 +119,7 @@ def test_what_is_no_reference() -> None:
 
 
 def test_imperative_mapping() -> None:
-    """A class that is mapped imperatively has the attribute in its body, and can be mapped again."""
+    """A class that is mapped imperatively declares the reference in its body, and can be mapped again."""
     mapped = registry()
     make = NanoId().generate
     room = Table(
@@ -151,7 +151,7 @@ def test_imperative_mapping() -> None:
 
 
 def test_dataclass() -> None:
-    """The attribute of a dataclass may be given to the constructor, or left out."""
+    """The reference of a dataclass can be passed to the constructor or omitted."""
 
     class DataBase(MappedAsDataclass, DeclarativeBase): ...
 
@@ -171,11 +171,11 @@ def test_dataclass() -> None:
     assert "number=2" in repr(Desk(2))
 
 
-# --- refused
+# --- rejected declarations
 
 
 def declared(column: Any, related: Callable[[], Any], ref: Any, other: Any = PublicIdMixin) -> None:
-    """Configure two models, of which the second one has the reference *ref*."""
+    """Configure two models, the second of which has the reference *ref*."""
 
     class Own(DeclarativeBase): ...
 
@@ -204,7 +204,7 @@ def many_to_one(**options: Any) -> Any:
 
 
 class OnlyKey:
-    """No public id."""
+    """Has no public id."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
 
@@ -236,13 +236,13 @@ class TwoIds(OnlyKey):
     ids=["no relationship", "one-to-many", "viewonly", "no public id", "several", "condition", "many-to-many"],
 )
 def test_refused(related: Callable[[], Any], ref: str, other: Any, message: str) -> None:
-    """A reference that cannot work is an error when the mappers are configured, which names the attribute."""
+    """Configuring the mappers raises an error for an invalid reference, which names the attribute."""
     with pytest.raises(ConfigurationError, match=rf"Pointing\.target_public_id: .*{message}"):
         declared(key(), related, public_ref(ref), other)
 
 
 def test_composite_foreign_keys_are_refused() -> None:
-    """Two columns are not told by one public id."""
+    """A reference for a composite foreign key is rejected."""
 
     class Own(DeclarativeBase): ...
 
@@ -270,9 +270,9 @@ def test_composite_foreign_keys_are_refused() -> None:
 @pytest.mark.parametrize("as_function", [True, False])
 @pytest.mark.parametrize("is_one_refused", [False, True], ids=["", "beside a declaration that failed"])
 def test_backref(is_customer_first: bool, as_function: bool, is_one_refused: bool) -> None:
-    """The relationship may be made by a ``backref`` of the other model, whichever of the two is declared first.
+    """The relationship may be a ``backref`` of the other model, whichever model is declared first.
 
-    A class that could not be mapped, and is alive, as in an interpreter, does not matter.
+    A class that could not be mapped, but is still alive, as in an interactive session, does not matter.
     """
 
     class Own(DeclarativeBase): ...
@@ -295,7 +295,7 @@ def test_backref(is_customer_first: bool, as_function: bool, is_one_refused: boo
             shop_public_id: Mapped[str | None] = public_ref("shop")
 
         class Return(Sale):
-            """A subclass has what its superclass is given."""
+            """Inherits the reference of its superclass."""
 
         return Sale, Return
 
@@ -308,12 +308,12 @@ def test_backref(is_customer_first: bool, as_function: bool, is_one_refused: boo
     assert [references.public_refs(model)["shop_public_id"].target for model in (sale, back)] == [shop, shop]
     sold, other = [model(shop_public_id="0123456789ab") for model in (sale, back)], shop()
     for each in sold:
-        each.shop = other  # the reference listens to the relationship
+        each.shop = other  # the reference follows the relationship
     assert [(each.shop_public_id, each.shop_id) for each in sold] == [(other.public_id, None)] * 2
 
 
 def test_a_backref_that_cannot_be_seen() -> None:
-    """What a ``backref`` brings is checked as soon as it is there, and the error names the attribute."""
+    """A relationship that a ``backref`` adds is checked as soon as it exists, and the error names the attribute."""
 
     class Own(DeclarativeBase): ...
 
@@ -333,7 +333,7 @@ def test_a_backref_that_cannot_be_seen() -> None:
 
 
 def test_a_class_that_waits_beside_a_declaration_that_failed() -> None:
-    """Mapped classes are found while a class of another part of the program waits for its subclasses."""
+    """Mapped classes are found while a class of another base waits for its subclasses."""
 
     class Other(DeclarativeBase): ...
 
@@ -350,7 +350,7 @@ def test_a_class_that_waits_beside_a_declaration_that_failed() -> None:
     assert [mapper.class_ for mapper in mapped_classes(Own.registry)] == [Shop]
     del failed
 
-    class Found(Waiting):  # otherwise every configuration of this process would wait, too
+    class Found(Waiting):  # otherwise, every configuration in this process would wait, too
         __tablename__ = "found"
         __mapper_args__ = {"concrete": True, "polymorphic_identity": "found"}  # noqa: RUF012
         id: Mapped[int] = mapped_column(primary_key=True)
@@ -359,7 +359,7 @@ def test_a_class_that_waits_beside_a_declaration_that_failed() -> None:
 
 
 def test_a_missing_relationship() -> None:
-    """Where no other model brings it, that is told when the mappers are configured, and whenever it is used."""
+    """A reference whose relationship no model adds raises when mappers are configured, and whenever it is used."""
 
     class Own(DeclarativeBase): ...
 
@@ -392,11 +392,11 @@ def test_a_missing_relationship() -> None:
     class Room(PublicIdMixin, Other):
         __tablename__ = "room"
 
-    Other.registry.configure()  # what is wrong with the first three is none of its business
+    Other.registry.configure()  # this registry is not affected by the errors of the other one
 
 
 def test_another_mistake_while_a_backref_is_awaited() -> None:
-    """A model that cannot be configured for another reason does not make its neighbours' references fail elsewhere."""
+    """A model that cannot be configured for another reason does not affect other registries."""
 
     class Own(DeclarativeBase): ...
 
@@ -424,13 +424,13 @@ def test_another_mistake_while_a_backref_is_awaited() -> None:
     Other.registry.configure()
 
     assert Room().public_id
-    Own.registry.dispose()  # or the mistake is there for whoever configures all mappers next
+    Own.registry.dispose()  # otherwise, the next call of configure_mappers() would raise
     configure_mappers()
     assert inspect(Sale, raiseerr=False) is None  # the class is alive, and no longer mapped
 
 
 def test_models_that_nobody_needs_are_freed() -> None:
-    """A reference keeps neither its model nor the one it refers to alive, also after it has been read."""
+    """A reference keeps neither its own model nor the related one alive, even after it was read."""
 
     class Temporary(DeclarativeBase): ...
 

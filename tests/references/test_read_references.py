@@ -1,4 +1,4 @@
-"""The public ids that references show: read together, ahead of time, and after their foreign keys have changed."""
+"""Reading references: loaded together, loaded ahead of time, and after their foreign keys have changed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ engine = filled_engine(Base.metadata, fill)
 
 @pytest.mark.backend
 def test_a_page_in_two_statements(db: Session, statements: list[str]) -> None:
-    """The first access asks for all objects of the session; no customer is loaded."""
+    """The first access loads the ids for all objects of the session; no customer is loaded."""
     statements.clear()
     orders = orders_in(db)
 
@@ -54,7 +54,7 @@ def test_a_page_in_two_statements(db: Session, statements: list[str]) -> None:
     ids=["eager", "selectinload", "joinedload", "in the session"],
 )
 def test_loaded_with_the_query(db: Session, statements: list[str], option: Any) -> None:
-    """What a loader option has fetched, or the session has, needs no statement more."""
+    """A reference whose row a loader option has loaded, or the session holds, takes no further statement."""
     kept = db.scalars(select(Customer)).all() if option is None else []  # noqa: F841  alive
     statements.clear()
     orders = orders_in(db, *filter(None, [option]))
@@ -66,7 +66,7 @@ def test_loaded_with_the_query(db: Session, statements: list[str], option: Any) 
 
 
 def test_eager_below_another_option(db: Session, statements: list[str]) -> None:
-    """The option stands wherever loader options do, aliases included."""
+    """``eager()`` works below other loader options, and on aliases."""
     query = select(Customer).options(selectinload(Customer.orders).options(references.eager(Order.billing_public_id)))
     customers = db.scalars(query.order_by(Customer.id)).all()
     other = aliased(Order)
@@ -83,7 +83,7 @@ def test_eager_below_another_option(db: Session, statements: list[str]) -> None:
 
 @pytest.mark.backend
 def test_load(db: Session, statements: list[str]) -> None:
-    """All references of the objects given, in one statement for each model; none when they are known."""
+    """``load()`` loads all references of the objects with one statement per model, and none if they are loaded."""
     db.add(node := Node())
     db.flush()
     orders = orders_in(db)
@@ -106,7 +106,7 @@ def test_load(db: Session, statements: list[str]) -> None:
 
 
 def test_reading_does_not_flush(db: Session, statements: Statements) -> None:
-    """A reference is read without writing what is pending."""
+    """Reading a reference does not flush pending objects."""
     order = orders_in(db)[0]
     db.add(Address())
 
@@ -115,7 +115,7 @@ def test_reading_does_not_flush(db: Session, statements: Statements) -> None:
 
 
 def test_a_changed_foreign_key(db: Session) -> None:
-    """The reference follows the foreign key, and the relationship, as soon as they are set."""
+    """The reference follows the foreign key and the relationship as soon as they are set."""
     order, *_, last = orders_in(db)
     assert order.customer_public_id == order.customer.public_id == CUSTOMERS[0]
     order.customer_id = last.customer_id
@@ -135,7 +135,7 @@ def test_a_changed_foreign_key(db: Session) -> None:
 @pytest.mark.parametrize("way", ["refresh", "expire"])
 @pytest.mark.parametrize("keys", [["billing_id"], ["shipping_id"], ["billing_id", "shipping_id"], None], ids=str)
 def test_refreshed_foreign_keys(db: Session, keys: list[str] | None, way: Literal["refresh", "expire"]) -> None:
-    """After a refresh of one of two foreign keys, or of both, its reference shows the id that is stored now."""
+    """After one or both foreign keys are refreshed or expired, their references show the current ids."""
     order, new = orders_in(db)[1], "rfadr_zzzzzzzzzzzz"
     order.shipping_id = order.billing_id
     db.flush()
@@ -148,7 +148,7 @@ def test_refreshed_foreign_keys(db: Session, keys: list[str] | None, way: Litera
 
 
 def test_populated_again(db: Session, statements: list[str]) -> None:
-    """Foreign keys that ``populate_existing`` brings are read together."""
+    """References of foreign keys that ``populate_existing`` refreshes are loaded together."""
     orders = orders_in(db)
     assert orders[0].customer_public_id == CUSTOMERS[0]
     db.connection().execute(update(Order.__table__).values(customer_fk=orders[-1].customer_id))
@@ -161,7 +161,7 @@ def test_populated_again(db: Session, statements: list[str]) -> None:
 
 @pytest.mark.parametrize("way", ["refresh", "expire"])
 def test_other_attributes_expired(db: Session, statements: list[str], way: Literal["refresh", "expire"]) -> None:
-    """What was fetched is kept when attributes other than the foreign key are expired, as by a flush."""
+    """A loaded id is kept when attributes other than the foreign key are expired, as by a flush."""
     order = orders_in(db)[0]
     assert order.customer_public_id == CUSTOMERS[0]
     getattr(db, way)(order, ["note"])
@@ -174,7 +174,7 @@ def test_other_attributes_expired(db: Session, statements: list[str], way: Liter
 
 @pytest.mark.backend
 def test_deferred_foreign_keys(db: Session, statements: Statements) -> None:
-    """Where foreign keys are not loaded, or expired, they are fetched for all objects at once, and then the ids."""
+    """Foreign keys that are deferred or expired are loaded for all objects at once, and then the ids are."""
     db.add_all([Order(note="late", customer_public_id=CUSTOMERS[number % 10]) for number in range(50)])
     db.commit()
     wanted = [CUSTOMERS[number % 10] for number in range(50)]
@@ -204,7 +204,7 @@ def test_deferred_foreign_keys(db: Session, statements: Statements) -> None:
 
 @pytest.mark.parametrize("reason", ["gone", "refused"])
 def test_neighbour_that_cannot_be_read(db: Session, reason: str) -> None:
-    """An object whose row is gone, or whose foreign key may not be loaded, does not keep others from being read."""
+    """An object whose row is gone, or whose foreign key may not be loaded, does not affect other objects."""
     first, second, *_ = orders_in(db)
     if reason == "gone":
         db.connection().execute(delete(Order.__table__).where(Order.id == first.id))
@@ -221,7 +221,7 @@ def test_neighbour_that_cannot_be_read(db: Session, reason: str) -> None:
 
 
 def test_moved_to_another_session(db: Session, engine: Engine) -> None:
-    """A session does not read for an object that has left it."""
+    """A session does not load references for an object that has left it."""
     first, second, *_ = orders_in(db)
     db.expunge(first)
     with Session(engine) as other:
@@ -234,14 +234,14 @@ def test_moved_to_another_session(db: Session, engine: Engine) -> None:
 
 @pytest.mark.backend
 def test_threads(engine: Engine) -> None:
-    """Sessions of several threads read, assign and roll back at once."""
+    """Sessions in several threads can read, assign and roll back concurrently."""
 
     def work(number: int) -> list[str]:
         with Session(engine) as session:
             orders = orders_in(session)[number * 10 : number * 10 + 10]
             for order in orders:
                 order.billing_public_id = ADDRESSES[2]
-            if engine.name != "sqlite":  # it has one writer
+            if engine.name != "sqlite":  # SQLite allows only one writer
                 session.flush()
             return [order.customer_public_id for order in orders]
 
@@ -250,7 +250,7 @@ def test_threads(engine: Engine) -> None:
 
 
 def test_detached(db: Session) -> None:
-    """A detached object shows what was loaded, also after pickling; what was not is an error that says what to do."""
+    """A detached object shows loaded ids, even after pickling; for other ids, the error says what to do."""
     order = orders_in(db)[0]
     assert order.customer_public_id == CUSTOMERS[0]
     db.expunge_all()
@@ -261,7 +261,7 @@ def test_detached(db: Session) -> None:
 
 
 def test_async(async_engine: AsyncEngine) -> None:
-    """``eager()`` and ``load()`` read ahead, as any other access says; a flush refuses unknown ids."""
+    """``eager()`` and ``load()`` load ids ahead, as the error of a lazy load says; a flush rejects unknown ids."""
 
     async def story(session: AsyncSession) -> None:
         await session.run_sync(fill)

@@ -1,4 +1,4 @@
-"""What passes the flush by never stores the placeholder of a reference, whatever the driver would make of it."""
+"""Writes that bypass the flush never store the placeholder of a reference, whatever the driver makes of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Firm(PublicIdMixin, Base):
 
 
 class Offer(PublicIdMixin, Base):
-    """Three foreign keys, of which only one has a constraint that would refuse nonsense."""
+    """Has three foreign keys, only one of which has a constraint that would reject an invalid key."""
 
     __tablename__ = "offer"
     __public_id__ = NanoId(prefix="rbkoffer")
@@ -43,7 +43,7 @@ class Offer(PublicIdMixin, Base):
 
 
 class Note(PublicIdMixin, Base):
-    """No references, but a column to which somebody may copy a placeholder."""
+    """Has no references, but a column into which a placeholder may be copied."""
 
     __tablename__ = "note"
     __public_id__ = NanoId(prefix="rbknote")
@@ -55,12 +55,12 @@ KEYS = {"firm_public_id": "firm_id", "coded_public_id": "code", "numbered_public
 SQLALCHEMY = tuple(map(int, sqlalchemy.__version__.split(".")[:2]))
 REFUSED = r"_public_id = 'rbkfirm_000000000001' is not known before the next flush"
 BY_DRIVER = f"UnresolvedKey|{REFUSED}"
-"""What a driver says that knows no such type; those of MySQL and MariaDB ask for its text."""
+"""The error of a driver that does not know the type; the drivers of MySQL and MariaDB convert it to text."""
 
 
 @pytest.fixture
 def db(create: Callable[[MetaData], None], session: Session) -> Session:
-    """A session with one firm in the database, which lets everything through where it can be told to."""
+    """Return a session with one firm, with the database in its most permissive mode."""
     create(Base.metadata)
     session.add(Firm(public_id=FIRM, code="x"))
     session.commit()
@@ -73,9 +73,9 @@ def db(create: Callable[[MetaData], None], session: Session) -> Session:
 @pytest.mark.backend
 @pytest.mark.parametrize(("name", "key"), list(KEYS.items()))
 def test_bulk_save_objects(db: Session, name: str, key: str) -> None:
-    """``bulk_save_objects()`` is refused with every driver, for the INSERT and for the UPDATE.
+    """``bulk_save_objects()`` raises with every driver, for the INSERT and for the UPDATE.
 
-    Also where only the last object waits.
+    This holds even if only the last object has a placeholder.
     """
     id = db.scalars(select(Firm.id)).one()
     db.add(stored := Offer())
@@ -114,7 +114,7 @@ def raw(session: Session, rows: Any) -> tuple[str, Any]:
 @pytest.mark.backend
 @pytest.mark.parametrize("name", SENT)
 def test_a_copied_placeholder(db: Session, name: str) -> None:
-    """A placeholder is no value for other columns or models, nor to search with, whichever way it is sent."""
+    """A placeholder is rejected as a value of another column or model, and in a query, however it is sent."""
     waiting: Any = Offer(coded_public_id=FIRM).code
     db.connection()
     with pytest.raises(Exception, match=BY_DRIVER):
@@ -125,7 +125,7 @@ def test_a_copied_placeholder(db: Session, name: str) -> None:
 
 
 def test_no_text() -> None:
-    """A placeholder cannot become part of a text, a URL for example; it can be looked at."""
+    """A placeholder cannot be converted to text, for example in a URL; ``repr()`` works."""
     waiting: Any = Offer(firm_public_id=FIRM).firm_id
     for write in (lambda: str(waiting), lambda: f"/firms/{waiting}", lambda: format(waiting)):
         with pytest.raises(ConfigurationError, match=REFUSED):
@@ -136,7 +136,7 @@ def test_no_text() -> None:
 
 @pytest.mark.backend
 def test_with_async_drivers(async_engine: AsyncEngine) -> None:
-    """The asynchronous drivers send no placeholder either."""
+    """The asynchronous drivers do not send a placeholder, either."""
 
     async def story(session: AsyncSession) -> None:
         with pytest.raises(Exception, match=BY_DRIVER):
@@ -149,7 +149,7 @@ def test_with_async_drivers(async_engine: AsyncEngine) -> None:
 
 @pytest.mark.backend
 def test_rows_of_other_types(db: Session) -> None:
-    """Rows may be a tuple, and each the mapping of a row that was read, as SQLAlchemy takes them."""
+    """Rows can be a tuple, and each can be the mapping of a result row, as in SQLAlchemy."""
     read = db.execute(select(Firm.public_id.label("firm_public_id"))).mappings().all()
     db.execute(insert(Offer), read)
     db.execute(insert(Offer), ({"firm_public_id": FIRM}, {"firm_public_id": None}))
@@ -158,7 +158,7 @@ def test_rows_of_other_types(db: Session) -> None:
 
 
 def test_mappings(db: Session) -> None:
-    """``bulk_insert_mappings()`` and ``bulk_update_mappings()`` refuse references; SQLAlchemy 2.0 does not ask them."""
+    """``bulk_insert_mappings()`` and ``bulk_update_mappings()`` reject references; SQLAlchemy 2.0 ignores them."""
     db.add(Offer(code="x"))
     db.flush()
     id = db.scalars(select(Offer.id)).one()
@@ -168,7 +168,7 @@ def test_mappings(db: Session) -> None:
         lambda: db.bulk_update_mappings(mapper, [{"id": id, "code": "z", "firm_public_id": FIRM}]),
     ):
         savepoint = db.begin_nested()
-        if SQLALCHEMY < (2, 1):  # a warning in the guide
+        if SQLALCHEMY < (2, 1):  # the guide warns of this
             send()
         else:
             with pytest.raises(ConfigurationError, match=r"firm_public_id = '.*' cannot be used in values"):

@@ -1,4 +1,4 @@
-"""References to rows that the program's own conditions hide, and to rows that cannot be read at all."""
+"""References to rows that the application's own conditions hide, and to rows that cannot be read at all."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Base(DeclarativeBase):
 
 
 class Soft:
-    """A row that is deleted for users only."""
+    """A mixin for rows that can be deleted softly."""
 
     hidden: Mapped[bool] = mapped_column(default=False)
 
@@ -64,7 +64,7 @@ class Buyer(Soft, PublicIdMixin, Base):
 
 
 class Shop(Buyer):
-    """A joined-table subclass: its foreign keys lead to one table, and its public ids are in another."""
+    """A joined-table subclass: foreign keys refer to its table, but its public ids are in its superclass's table."""
 
     __tablename__ = "hidden_shop"
     __mapper_args__ = {"polymorphic_identity": "shop"}  # noqa: RUF012
@@ -115,7 +115,7 @@ REFERENCES = dict(zip(KEYS, (HIDDEN, NUMBER, SHOP, REGION, ORIGIN), strict=True)
 
 
 def hide(session: Any, include_aliases: bool = True, everything: bool = False) -> None:
-    """Hide what is deleted from the queries of *session*, as SQLAlchemy's documentation does."""
+    """Hide softly deleted rows from the queries of *session*, as in SQLAlchemy's documentation."""
 
     @event.listens_for(session, "do_orm_execute")
     def _(state: ORMExecuteState) -> None:
@@ -130,7 +130,7 @@ engine = filled_engine(Base.metadata, lambda session: None)
 
 @pytest.fixture
 def filled(engine: Engine) -> None:
-    """One sale all of whose references lead to hidden rows, and one whose buyer is seen."""
+    """Store a sale all of whose references lead to hidden rows, and one whose buyer is visible."""
     with Session(engine) as session, session.begin():
         session.execute(update(Sale).values(origin_id=None))
         for table in reversed(Base.metadata.sorted_tables):
@@ -150,7 +150,7 @@ def fill(session: Session) -> None:
 
 @pytest.fixture
 def db(request: pytest.FixtureRequest, filled: None, session: Session) -> Session:
-    """A session that hides rows, in the way that the test names, or as the recipe does."""
+    """Return a session that hides rows in the way that the test names, or as SQLAlchemy's recipe does."""
     hide(session, **getattr(request, "param", {}))
     return session
 
@@ -158,7 +158,7 @@ def db(request: pytest.FixtureRequest, filled: None, session: Session) -> Sessio
 each_way = pytest.mark.parametrize(
     "db", [{}, {"include_aliases": False}, {"everything": True}], ids=["recipe", "no-aliases", "all"], indirect=True
 )
-"""The ways in which programs hide rows."""
+"""The ways in which applications hide rows."""
 
 
 def sale(session: Session, note: str = "hidden", *options: Any) -> Sale:
@@ -166,21 +166,21 @@ def sale(session: Session, note: str = "hidden", *options: Any) -> Sale:
 
 
 def stored(session: Session, note: str = "hidden") -> dict[str, Any]:
-    """The foreign keys as they are in the table."""
+    """Return the foreign keys as the table stores them."""
     table = Sale.__table__
     columns = [table.c[name] for name in dict.fromkeys(KEYS.values())]
     return dict(session.connection().execute(select(*columns).where(table.c.note == note)).mappings().one())
 
 
-# --- rows that the program hides
+# --- rows that the application hides
 
 
 @pytest.mark.backend
 @each_way
 def test_read(db: Session, statements: Statements) -> None:
-    """A reference shows the id of the row that its foreign key points to, though the program hides that row.
+    """A reference shows the id of the row that its foreign key refers to, even if the application hides that row.
 
-    It comes with those of visible rows, in the same statement.
+    It is loaded together with the ids of visible rows, in one statement.
     """
     one = sale(db)
 
@@ -198,7 +198,7 @@ def test_read(db: Session, statements: Statements) -> None:
 @pytest.mark.parametrize("name", REFERENCES)
 @pytest.mark.parametrize("before", ["read", "expired", "unread", "committed", "relationship"])
 def test_written_back(db: Session, before: str, name: str) -> None:
-    """The id that a row has can be written back, and its foreign key stays as it is."""
+    """A reference accepts the id that it shows, even of a hidden row, and its foreign key does not change."""
     keys = stored(db)
     one = sale(db)
     if before == "expired":
@@ -217,7 +217,7 @@ def test_written_back(db: Session, before: str, name: str) -> None:
 @each_way
 @pytest.mark.parametrize(("name", "public_id"), REFERENCES.items(), ids=REFERENCES)
 def test_of_another_row(db: Session, statements: Statements, name: str, public_id: str) -> None:
-    """The id of a hidden row is unknown to a row that does not refer to it: nothing is written."""
+    """The id of a hidden row is unknown to a row that does not refer to it, and nothing is written."""
     keys = stored(db, "seen")
     setattr(sale(db, "seen"), name, public_id)
     with pytest.raises(PublicIdNotFound) as caught:
@@ -233,7 +233,7 @@ def test_of_another_row(db: Session, statements: Statements, name: str, public_i
 @pytest.mark.backend
 @each_way
 def test_in_sql(db: Session) -> None:
-    """A query compares and shows what the objects show."""
+    """A query compares and selects the ids that objects show."""
 
     def notes(condition: Any) -> list[str | None]:
         return list(db.scalars(select(Sale.note).where(condition).order_by(Sale.note)))
@@ -261,7 +261,7 @@ def test_in_sql(db: Session) -> None:
 )
 @pytest.mark.parametrize("read_first", [True, False], ids=["read", "unread"])
 def test_loaded_as_nothing(db: Session, options: list[Any], read_first: bool) -> None:
-    """A relationship that was loaded as ``None`` leaves the reference what it is, also when it is written back."""
+    """A relationship that was loaded as ``None`` does not change the reference, even if its id is written back."""
     visible = with_loader_criteria(Soft, lambda cls: cls.hidden.is_(False), include_aliases=True)
     keys = stored(db)
     db.expunge_all()
@@ -279,7 +279,7 @@ def test_loaded_as_nothing(db: Session, options: list[Any], read_first: bool) ->
 
 @pytest.fixture
 def dangling(filled: None, session: Session) -> Session:
-    """A session where two sales have an agent that is not there, and one has none."""
+    """Return a session with two sales whose agent does not exist, and one sale without an agent."""
     session.execute(update(Sale).where(Sale.note != "origin").values(agent_id=10**9))
     session.commit()
     return session
@@ -287,7 +287,7 @@ def dangling(filled: None, session: Session) -> Session:
 
 @pytest.mark.backend
 def test_not_readable(dangling: Session, statements: Statements) -> None:
-    """A foreign key that leads nowhere is an error that names the attribute, and is asked for once."""
+    """A foreign key without a row raises an error that names the attribute, and is queried once."""
     one, origin, other = dangling.scalars(select(Sale).order_by(Sale.note)).all()
     statements.clear()
     for each in (one, other, one):
@@ -304,7 +304,7 @@ def test_not_readable(dangling: Session, statements: Statements) -> None:
 
 
 def test_a_page_with_one_that_is_not_readable(dangling: Session) -> None:
-    """``load()`` raises for none, so that a page shows all that it has, and asks again; a pickled one still raises."""
+    """``load()`` raises for no object, and tries unreadable references again; a pickled object still raises."""
     one, origin, other = sales = dangling.scalars(select(Sale).order_by(Sale.note)).all()
     references.load(dangling, sales)
     assert origin.agent_public_id is None
@@ -323,7 +323,7 @@ def test_a_page_with_one_that_is_not_readable(dangling: Session) -> None:
 
 
 def test_a_row_without_a_public_id(create: Callable[[MetaData], None], session: Session) -> None:
-    """While a table is being filled, a row that has no id yet is no ``None``, which a form would write back."""
+    """While a table is being filled, a row without an id raises; a form could write ``None`` back."""
 
     class Filling(DeclarativeBase): ...
 
@@ -349,7 +349,7 @@ def test_a_row_without_a_public_id(create: Callable[[MetaData], None], session: 
 
 
 def test_pending(db: Session) -> None:
-    """An object that is not flushed yet shows the id of the row of its key; for a key without a row, it is an error."""
+    """A pending object shows the id of the row that its key refers to; a key without a row raises an error."""
     key = stored(db)["buyer_id"]
     one, other = Sale(buyer_id=key), Sale(agent_id=10**9)
     db.add_all([one, other])
@@ -360,7 +360,7 @@ def test_pending(db: Session) -> None:
 
 
 def test_without_a_session(db: Session) -> None:
-    """An object that is in no session shows what it was given, and cannot show what its foreign key leads to."""
+    """An object without a session shows the id that was assigned, and raises for an id that it would have to load."""
     buyer = Buyer()
     assert Sale().buyer_public_id is None
     assert Sale(buyer=buyer).buyer_public_id == buyer.public_id
@@ -377,7 +377,7 @@ def test_without_a_session(db: Session) -> None:
 
 
 def test_the_other_id_of_an_assigned_row(db: Session) -> None:
-    """An object that knows a row by one id shows its other id, before the flush and after it."""
+    """An object to which one id of a row was assigned shows its other id, before and after the flush."""
     number = db.connection().scalar(select(Buyer.__table__.c.number).where(Buyer.__table__.c.public_id == SEEN))
     new = Buyer()
     one, other, missing = (Sale(buyer_public_id=each) for each in (SEEN, new.public_id, HIDDEN))
@@ -396,7 +396,7 @@ def test_the_other_id_of_an_assigned_row(db: Session) -> None:
 
 @pytest.fixture
 def role(engine: Engine) -> Iterator[str]:
-    """A role for which row-level security counts."""
+    """Yield a role that is subject to row-level security."""
     name = f"public_id_test_role_{os.getpid()}"
     with engine.begin() as connection:
         connection.execute(text(f"CREATE ROLE {name}"))
@@ -409,7 +409,7 @@ def role(engine: Engine) -> Iterator[str]:
 @pytest.mark.backend
 @on("postgresql")
 def test_row_level_security(role: str, filled: None, session: Session) -> None:
-    """A row that the database hides is an error; nothing of it is shown, and writing changes nothing."""
+    """A row that row-level security hides raises an error; nothing of it is shown, and writing changes nothing."""
     session.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}"))
     session.execute(text("ALTER TABLE hidden_buyer ENABLE ROW LEVEL SECURITY"))
     session.execute(text("CREATE POLICY seen ON hidden_buyer USING (NOT hidden)"))
@@ -434,7 +434,7 @@ def test_row_level_security(role: str, filled: None, session: Session) -> None:
 
 
 def test_shards(new_engine: Callable[..., Engine]) -> None:
-    """In each shard, a reference shows the hidden row of that shard, and takes its id back."""
+    """In each shard, a reference shows the id of the hidden row in that shard, and accepts it."""
     engines = {name: new_engine("sqlite") for name in ("north", "south")}
     with tables_in(engines, Base.metadata):
         for name, engine in engines.items():
@@ -463,7 +463,7 @@ def test_shards(new_engine: Callable[..., Engine]) -> None:
 
 
 def test_a_key_of_several_shards(new_engine: Callable[..., Engine]) -> None:
-    """Before its shard is known, a new object shows the id of a row in any shard; two are an error."""
+    """Before its shard is known, a new object shows the id of a row in any shard; two such rows raise an error."""
     engines = {name: new_engine("sqlite") for name in ("north", "south")}
     with tables_in(engines, Base.metadata):
         for at, engine in enumerate(engines.values()):
@@ -484,7 +484,7 @@ def test_a_key_of_several_shards(new_engine: Callable[..., Engine]) -> None:
 
 
 def test_async(async_engine: AsyncEngine) -> None:
-    """``load()`` brings the ids of hidden rows; where ``eager()`` found none, the error names the former only."""
+    """``load()`` loads the ids of hidden rows; if ``eager()`` found none, the error suggests ``load()`` only."""
 
     async def story(session: AsyncSession) -> None:
         await session.run_sync(fill)

@@ -1,4 +1,4 @@
-"""References by way of keys that are not one integer: composite primary keys, and keys that are texts."""
+"""References through keys that are not a single integer: composite primary keys and text keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAKERS = [f"rckmaker_{number:012}" for number in range(10)]
 
 @pytest.fixture
 def fill(engine: Engine, create: Callable[[MetaData], None]) -> Callable[[int], None]:
-    """Store so many lines on three shelves, each of a maker and the maker after that."""
+    """Return a function that stores *number* lines on three shelves, each with a maker and the next maker."""
 
     def store(number: int) -> None:
         create(Base.metadata)
@@ -79,9 +79,9 @@ def wanted(number: int) -> list[tuple[str, str | None]]:
 def test_read_together(
     fill: Callable[[int], None], engine: Engine, statements: list[str], number: int, way: str, sent: int
 ) -> None:
-    """One statement for the foreign keys of all objects that have none, and one for the public ids.
+    """One statement loads the foreign keys of all objects that lack them, and one loads the public ids.
 
-    Of very many objects, some hundreds at a time are asked for: no database limits are reached.
+    Of very many objects, some hundreds are loaded at a time, so that no database limit is reached.
     """
     fill(number)
     with Session(engine) as session:
@@ -116,7 +116,7 @@ class PaddedLine(Base):
 
 @pytest.mark.parametrize("model", [Padded, PaddedLine])
 def test_keys_that_the_database_writes_in_another_way(fill: Callable[[int], None], engine: Engine, model: Any) -> None:
-    """PostgreSQL pads ``CHAR`` with blanks: such rows are found, too, though not together."""
+    """Rows with ``CHAR`` keys, which PostgreSQL pads with blanks, are found, too, though not together."""
     fill(0)
     with Session(engine) as session:
         makers = {maker.public_id: maker.id for maker in session.scalars(select(Maker))}
@@ -128,11 +128,11 @@ def test_keys_that_the_database_writes_in_another_way(fill: Callable[[int], None
         assert [row.maker_public_id for row in rows] == MAKERS[:3]
 
 
-# --- keys that the database writes in another way
+# --- keys that the database considers equal
 
 
 class Spelled(PublicIdMixin, Base):
-    """Known by a text: the databases take more than one spelling for the same."""
+    """Has a text key; databases consider several spellings of it equal."""
 
     __tablename__ = "spelled"
     __public_id__ = NanoId(prefix="rckspelled")
@@ -149,7 +149,7 @@ class Speller(Base):
 
 @on("mysql", "mariadb", "postgresql")
 def test_foreign_keys_in_another_spelling(fill: Callable[[int], None], engine: Engine) -> None:
-    """What the database takes for the same key is the same: another case with MySQL, blanks with PostgreSQL."""
+    """A foreign key finds the row whose key the database considers equal: by case on MySQL, by blanks on PostgreSQL."""
     fill(0)
     other = "eur   " if engine.dialect.name == "postgresql" else "EUR"
     with Session(engine) as session:
@@ -167,7 +167,7 @@ def test_foreign_keys_in_another_spelling(fill: Callable[[int], None], engine: E
 
 
 def test_a_new_row_of_a_text_key(fill: Callable[[int], None], engine: Engine) -> None:
-    """What a pending object refers to by a text may come later; until then, it is an error. Its id can be assigned."""
+    """A text key may refer to a row that is inserted later, and raises until then; the row's id can be assigned."""
     fill(0)
     with Session(engine, autoflush=False) as session:
         speller = Speller(code="jpy")
@@ -208,7 +208,7 @@ class Price(OnSQLite):
 
 @on("sqlite")
 def test_foreign_key_in_another_case(create: Callable[[MetaData], None], session: Session) -> None:
-    """A foreign key refers to the row that the collation of its column takes for the same key."""
+    """A foreign key refers to the row whose key is equal in the collation of its column."""
     create(OnSQLite.metadata)
     euro = Currency(code="eur")
     session.add(euro)

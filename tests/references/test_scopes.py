@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import ForeignKey, MetaData, insert, select, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
-from support.tenants import UNKNOWN, Base, Organisation, Tenants, Ticket, User
+from support.tenants import UNKNOWN, Base, Organization, Tenants, Ticket, User
 
 from conftest import Statements
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, PublicIdNotFound, bulk
@@ -28,16 +28,16 @@ def assign(session: Session, row: Any) -> None:
     session.flush()
 
 
-@pytest.mark.parametrize("organisation", ["object", "key", "public id", "new"])
+@pytest.mark.parametrize("organization", ["object", "key", "public id", "new"])
 @pytest.mark.parametrize("is_known", [True, False], ids=["theirs", "unknown"])
-def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organisation: str, is_known: bool) -> None:
-    """A user of another organisation cannot be assigned: the error is that of an unknown id, and nothing is stored."""
+def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organization: str, is_known: bool) -> None:
+    """A user of another organization cannot be assigned: the error is that of an unknown id, and nothing is stored."""
     given: dict[str, Any] = {
-        "object": {"organisation": tenants.ours},
-        "key": {"organisation_id": tenants.ours.id},
-        "public id": {"organisation_public_id": tenants.ours.public_id},
-        "new": {"organisation": Organisation(name="new")},
-    }[organisation]
+        "object": {"organization": tenants.ours},
+        "key": {"organization_id": tenants.ours.id},
+        "public id": {"organization_public_id": tenants.ours.public_id},
+        "new": {"organization": Organization(name="new")},
+    }[organization]
     public_id = tenants.eve.public_id if is_known else UNKNOWN
     with session.no_autoflush:
         session.add(Ticket(**given, assignee_public_id=public_id))
@@ -45,11 +45,11 @@ def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organ
         session.flush()
     assert (caught.value.field, caught.value.value) == ("Ticket.assignee_public_id", public_id)
     session.rollback()
-    if organisation != "new":
+    if organization != "new":
         ticket = Ticket(**given, assignee_public_id=tenants.ada.public_id)
         assign(session, ticket)
         assert ticket.assignee is tenants.ada
-    assert len(session.scalars(select(Ticket)).all()) == 1 + (organisation != "new")
+    assert len(session.scalars(select(Ticket)).all()) == 1 + (organization != "new")
 
 
 @pytest.mark.parametrize("has_one", [True, False])
@@ -57,8 +57,8 @@ def test_assigned_id_of_another_tenant(session: Session, tenants: Tenants, organ
 def test_statements_for_an_assigned_id(
     session: Session, tenants: Tenants, statements: list[str], name: str, has_one: bool
 ) -> None:
-    """The id of a user of another organisation takes as many statements as an unknown one."""
-    theirs, values = tenants.eve.public_id, {"organisation_id": tenants.ours.id}
+    """The id of a user of another organization takes as many statements as an unknown one."""
+    theirs, values = tenants.eve.public_id, {"organization_id": tenants.ours.id}
     if has_one:
         setattr(tenants.ticket, name, tenants.ada.public_id)
     session.commit()
@@ -81,8 +81,8 @@ def test_statements_for_an_assigned_id(
 
 
 def test_assigned_id_that_the_object_has(session: Session, tenants: Tenants) -> None:
-    """A form may send back the id of a row that is outside of the scope, if the object refers to it already."""
-    tenants.ticket.assignee = tenants.eve  # the program may
+    """A client may send back the id of a row outside the scope, if the object already refers to that row."""
+    tenants.ticket.assignee = tenants.eve  # the application may do this
     session.commit()
     tenants.ticket.assignee_public_id = tenants.eve.public_id
     session.commit()
@@ -95,57 +95,57 @@ def test_assigned_id_that_the_object_has(session: Session, tenants: Tenants) -> 
 
 
 def test_assigned_later(session: Session, tenants: Tenants) -> None:
-    """A stored object is compared by what it will have after the flush."""
+    """The scope is checked with the values that a stored object will have after the flush."""
     tenants.ticket.assignee_public_id = tenants.eve.public_id
     with pytest.raises(PublicIdNotFound):
         session.flush()
     session.rollback()
-    assert tenants.ticket.organisation is tenants.ours
-    tenants.ticket.organisation_id = tenants.theirs.id
+    assert tenants.ticket.organization is tenants.ours
+    tenants.ticket.organization_id = tenants.theirs.id
     tenants.ticket.assignee_public_id = tenants.eve.public_id
     session.flush()
     assert tenants.ticket.assignee is tenants.eve
 
 
 def test_new_objects_of_one_flush(session: Session, tenants: Tenants) -> None:
-    """New users are compared as well, by the organisation that they will have."""
-    bob = User(organisation=tenants.ours, name="Bob")
-    mallory = User(organisation=tenants.theirs, name="Mallory")
+    """The scope of new users is checked, too, with the organization that they will have."""
+    bob = User(organization=tenants.ours, name="Bob")
+    mallory = User(organization=tenants.theirs, name="Mallory")
     session.add_all([bob, mallory])
-    session.add(ticket := Ticket(organisation=tenants.ours, assignee_public_id=bob.public_id))
+    session.add(ticket := Ticket(organization=tenants.ours, assignee_public_id=bob.public_id))
     session.flush()
     assert ticket.assignee is bob
 
-    session.add_all([mallory, Ticket(organisation=tenants.ours, assignee_public_id=mallory.public_id)])
+    session.add_all([mallory, Ticket(organization=tenants.ours, assignee_public_id=mallory.public_id)])
     with pytest.raises(PublicIdNotFound):
         session.flush()
 
 
 def test_condition_of_the_session(session: Session, tenants: Tenants) -> None:
-    """A scope may be a condition that is built of the session; what is no condition is refused."""
-    assign(session, Ticket(organisation=tenants.ours, watcher_public_id=tenants.ada.public_id))
-    session.add(Ticket(organisation=tenants.ours, watcher_public_id=tenants.eve.public_id))
+    """A scope may be a function of the session that returns a condition; other results are rejected."""
+    assign(session, Ticket(organization=tenants.ours, watcher_public_id=tenants.ada.public_id))
+    session.add(Ticket(organization=tenants.ours, watcher_public_id=tenants.eve.public_id))
     with pytest.raises(PublicIdNotFound) as caught:
         session.flush()
     assert caught.value.field == "Ticket.watcher_public_id"
     session.rollback()
-    session.info["condition"] = User.organisation_id == tenants.theirs.id
-    assign(session, Ticket(organisation=tenants.theirs, watcher_public_id=tenants.eve.public_id))
-    for wrong in (True, None, "organisation_id = 1"):
+    session.info["condition"] = User.organization_id == tenants.theirs.id
+    assign(session, Ticket(organization=tenants.theirs, watcher_public_id=tenants.eve.public_id))
+    for wrong in (True, None, "organization_id = 1"):
         session.info["condition"] = wrong
         with session.no_autoflush:
-            session.add(Ticket(organisation=tenants.ours, watcher_public_id=tenants.ada.public_id))
+            session.add(Ticket(organization=tenants.ours, watcher_public_id=tenants.ada.public_id))
         with pytest.raises(ConfigurationError, match="expected a condition such as User"):
             session.flush()
         session.rollback()
 
 
 def test_references_with_a_scope_and_without(session: Session, tenants: Tenants, statements: Statements) -> None:
-    """The flush of many objects sends one SELECT for each condition; a scope holds for its own reference only."""
+    """The flush of many objects sends one SELECT per condition; a scope applies only to its own reference."""
     ours, ada, eve = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id
     session.expunge_all()
     statements.clear()
-    given = {"organisation_id": ours, "author_public_id": eve, "assignee_public_id": ada, "watcher_public_id": ada}
+    given = {"organization_id": ours, "author_public_id": eve, "assignee_public_id": ada, "watcher_public_id": ada}
     session.add_all(Ticket(**given) for _ in range(20))
     session.flush()
     assert len(statements.starting("SELECT")) == 2
@@ -155,20 +155,20 @@ def test_references_with_a_scope_and_without(session: Session, tenants: Tenants,
 
 
 def test_tenant_that_is_not_known(session: Session, tenants: Tenants) -> None:
-    """An object without its tenant before the flush is refused with what to set."""
+    """An object whose tenant is not set before the flush is rejected, and the error says what to set."""
     session.add(Ticket(assignee_public_id=tenants.ada.public_id))
-    with pytest.raises(ConfigurationError, match="set organisation_id, or the relationship"):
+    with pytest.raises(ConfigurationError, match="set organization_id, or the relationship"):
         session.flush()
 
     session.rollback()
-    session.add(Ticket(organisation_id=None, assignee_public_id=tenants.ada.public_id))
+    session.add(Ticket(organization_id=None, assignee_public_id=tenants.ada.public_id))
     with pytest.raises(PublicIdNotFound):
         session.flush()
 
 
 def test_tenant_that_a_collection_changes(session: Session, tenants: Tenants) -> None:
-    """The flush compares what it has written: a collection may have another foreign key than the object."""
-    ticket = Ticket(organisation_id=tenants.ours.id, assignee_public_id=tenants.ada.public_id)
+    """The flush checks the keys that it has written, because a collection may change the object's foreign key."""
+    ticket = Ticket(organization_id=tenants.ours.id, assignee_public_id=tenants.ada.public_id)
     tenants.theirs.owned.append(ticket)
     with pytest.raises(PublicIdNotFound):
         session.flush()
@@ -179,7 +179,7 @@ def test_tenant_that_a_collection_changes(session: Session, tenants: Tenants) ->
 def test_lazy_load_before_the_flush(session: Session, tenants: Tenants) -> None:
     """Before a flush has checked the scope, the relationship loads no row of another tenant."""
     ticket, public_id = tenants.ticket, tenants.eve.public_id
-    assert ticket.organisation_id
+    assert ticket.organization_id
     with session.no_autoflush:
         ticket.assignee_public_id = public_id
         assert ticket.assignee is None
@@ -202,12 +202,12 @@ def test_user_that_moves_in_the_same_flush(session: Session, tenants: Tenants, w
     """A row that leaves the tenant in the same flush cannot be assigned."""
     their_id, public_id = tenants.theirs.id, tenants.ada.public_id
     with session.no_autoflush:
-        session.add(Ticket(organisation=tenants.ours, assignee_public_id=public_id))
+        session.add(Ticket(organization=tenants.ours, assignee_public_id=public_id))
         if way == "key":
-            tenants.ada.organisation_id = their_id
+            tenants.ada.organization_id = their_id
         elif way == "expression":
-            theirs = select(Organisation.id).where(Organisation.name == "theirs").scalar_subquery()
-            tenants.ada.organisation_id = theirs
+            theirs = select(Organization.id).where(Organization.name == "theirs").scalar_subquery()
+            tenants.ada.organization_id = theirs
         else:
             tenants.theirs.users.append(tenants.ada)
     with pytest.raises(PublicIdNotFound):
@@ -222,12 +222,12 @@ def test_other_ways_to_write(session: Session, tenants: Tenants, way: str) -> No
 
     def write(public_id: str) -> None:
         if way == "bulk":
-            bulk.insert(session, [Ticket(organisation=tenants.ours, assignee_public_id=public_id)])
+            bulk.insert(session, [Ticket(organization=tenants.ours, assignee_public_id=public_id)])
         elif way == "insert":
-            row = {"organisation_id": tenants.ours.id, "assignee_public_id": public_id}
+            row = {"organization_id": tenants.ours.id, "assignee_public_id": public_id}
             session.execute(insert(Ticket), [row])
         else:
-            row = {"id": tenants.ticket.id, "organisation_id": tenants.ours.id, "assignee_public_id": public_id}
+            row = {"id": tenants.ticket.id, "organization_id": tenants.ours.id, "assignee_public_id": public_id}
             session.execute(update(Ticket), [row])
 
     write(tenants.ada.public_id)
@@ -236,27 +236,27 @@ def test_other_ways_to_write(session: Session, tenants: Tenants, way: str) -> No
 
 
 def test_statement_without_the_shared_attribute(session: Session, tenants: Tenants) -> None:
-    """A row that does not have the attribute of the scope cannot be compared, and is refused."""
+    """A row without the attribute of the scope cannot be checked, and is rejected."""
     row = {"id": tenants.ticket.id, "assignee_public_id": tenants.ada.public_id}
     with pytest.raises(ConfigurationError, match="add it to each row"):
         session.execute(update(Ticket), [row])
 
 
-@pytest.mark.parametrize("scope", ["tenant_id", ["organisation_id", "of_owner"], "of_thing", "owner"])
+@pytest.mark.parametrize("scope", ["tenant_id", ["organization_id", "of_owner"], "of_thing", "owner"])
 def test_scopes_that_cannot_work(scope: Any) -> None:
-    """A scope that names no column attribute of both models is refused when the mappers are configured."""
+    """A scope that is not a column attribute of both models is rejected when the mappers are configured."""
 
     class OtherBase(DeclarativeBase):
         metadata = MetaData()
 
     class Owner(PublicIdMixin, OtherBase):
         __tablename__ = "owner"
-        organisation_id: Mapped[int]
+        organization_id: Mapped[int]
         of_owner: Mapped[int]
 
     class Thing(PublicIdMixin, OtherBase):
         __tablename__ = "thing"
-        organisation_id: Mapped[int]
+        organization_id: Mapped[int]
         of_thing: Mapped[int]
         owner_id: Mapped[int] = mapped_column(ForeignKey("owner.id"))
         owner: Mapped[Owner] = relationship()
@@ -268,24 +268,24 @@ def test_scopes_that_cannot_work(scope: Any) -> None:
 
 
 def test_other_id_of_a_new_row(session: Session, tenants: Tenants) -> None:
-    """The other id of a row that is new, too, is that of its object; reading it does not settle the scope."""
-    bob = User(organisation=tenants.ours, name="Bob")
-    session.add_all([bob, ticket := Ticket(organisation=tenants.ours, assignee_public_id=bob.public_id)])
+    """The other id of a new row is read from its object; reading it does not skip the check of the scope."""
+    bob = User(organization=tenants.ours, name="Bob")
+    session.add_all([bob, ticket := Ticket(organization=tenants.ours, assignee_public_id=bob.public_id)])
     with session.no_autoflush:
         assert ticket.assignee_card == bob.card
     session.flush()
     assert ticket.assignee is bob
 
-    session.add(ticket := Ticket(organisation=tenants.ours, assignee_public_id=bob.public_id))
+    session.add(ticket := Ticket(organization=tenants.ours, assignee_public_id=bob.public_id))
     with session.no_autoflush:
         assert ticket.assignee_card == bob.card
-        ticket.organisation = tenants.theirs
+        ticket.organization = tenants.theirs
     with pytest.raises(PublicIdNotFound):
         session.flush()
 
 
 def test_key_that_the_program_has_set(session: Session, tenants: Tenants) -> None:
-    """The id of the row whose key the program has set is compared with the scope, whatever the session holds."""
+    """The scope is checked even if the application has set the key of the row, whatever the session holds."""
     tenants.ticket.assignee_id = tenants.eve.id
     tenants.ticket.assignee_public_id = tenants.eve.public_id
     with pytest.raises(PublicIdNotFound):
@@ -293,14 +293,14 @@ def test_key_that_the_program_has_set(session: Session, tenants: Tenants) -> Non
 
 
 def test_two_references_of_a_row_of_a_statement(session: Session, tenants: Tenants) -> None:
-    """Two references to one row, none, and the tenant as a reference are taken; references to two rows are refused."""
-    assign(session, bob := User(organisation=tenants.ours, name="Bob"))
-    row = {"organisation_id": tenants.ours.id, "assignee_public_id": tenants.ada.public_id}
+    """Two references of a row may name one row, not two; ``None``, and the tenant as a reference, are accepted."""
+    assign(session, bob := User(organization=tenants.ours, name="Bob"))
+    row = {"organization_id": tenants.ours.id, "assignee_public_id": tenants.ada.public_id}
 
     session.execute(insert(Ticket), [{**row, "assignee_card": tenants.ada.card}])
     session.execute(insert(Ticket), [{**row, "assignee_public_id": None}])
-    del row["organisation_id"]
-    row["organisation_public_id"] = tenants.ours.public_id
+    del row["organization_id"]
+    row["organization_public_id"] = tenants.ours.public_id
     session.execute(insert(Ticket), [row])
     message = r"has two values for Ticket.assignee_id: assignee_card refers to another"
     with pytest.raises(ConfigurationError, match=message):

@@ -1,4 +1,4 @@
-"""Two organisations in one database, with users and tickets of each."""
+"""Two organizations in one database, with users and tickets of each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Base(DeclarativeBase):
     metadata = MetaData()
 
 
-class Organisation(PublicIdMixin, Base):
-    __tablename__ = "organisation"
+class Organization(PublicIdMixin, Base):
+    __tablename__ = "organization"
     name: Mapped[str] = mapped_column(String(50))
-    owned: Mapped[list[Ticket]] = relationship(overlaps="organisation")
-    users: Mapped[list[User]] = relationship(overlaps="organisation")
+    owned: Mapped[list[Ticket]] = relationship(overlaps="organization")
+    users: Mapped[list[User]] = relationship(overlaps="organization")
 
 
 class User(PublicIdMixin, Base):
@@ -30,40 +30,40 @@ class User(PublicIdMixin, Base):
     __tablename__ = "user"
     __public_id__ = NanoId(prefix="tnu")
     card: Mapped[str] = public_id_column(NanoId(length=8))
-    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
-    organisation: Mapped[Organisation] = relationship(overlaps="users")
+    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id))
+    organization: Mapped[Organization] = relationship(overlaps="users")
     name: Mapped[str] = mapped_column(String(50))
 
 
 class Ticket(PublicIdMixin, Base):
     __tablename__ = "ticket"
-    organisation_id: Mapped[int] = mapped_column(ForeignKey(Organisation.id))
-    organisation: Mapped[Organisation] = relationship(overlaps="owned")
-    organisation_public_id: Mapped[str] = public_ref("organisation")
+    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id))
+    organization: Mapped[Organization] = relationship(overlaps="owned")
+    organization_public_id: Mapped[str] = public_ref("organization")
     author_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
     author: Mapped[User | None] = relationship(foreign_keys=author_id)
     author_public_id: Mapped[str | None] = public_ref("author", attribute="public_id")
     assignee_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
     assignee: Mapped[User | None] = relationship(foreign_keys=assignee_id)
-    assignee_public_id: Mapped[str | None] = public_ref("assignee", scope="organisation_id")
-    assignee_card: Mapped[str | None] = public_ref("assignee", attribute="card", scope="organisation_id")
+    assignee_public_id: Mapped[str | None] = public_ref("assignee", scope="organization_id")
+    assignee_card: Mapped[str | None] = public_ref("assignee", attribute="card", scope="organization_id")
     watcher_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
     watcher: Mapped[User | None] = relationship(foreign_keys=watcher_id)
     watcher_public_id: Mapped[str | None] = public_ref("watcher", scope=lambda session: session.info["condition"])
 
 
 class Tenants:
-    """Two organisations, a user of each, and a ticket of ours. Ours is that of the session."""
+    """Two organizations, a user of each, and a ticket of ours. Ours is that of the session."""
 
     def __init__(self, session: Session) -> None:
-        self.ours, self.theirs = Organisation(name="ours"), Organisation(name="theirs")
-        self.ada = User(organisation=self.ours, name="Ada")
-        self.eve = User(organisation=self.theirs, name="Eve")
-        self.ticket = Ticket(organisation=self.ours)
+        self.ours, self.theirs = Organization(name="ours"), Organization(name="theirs")
+        self.ada = User(organization=self.ours, name="Ada")
+        self.eve = User(organization=self.theirs, name="Eve")
+        self.ticket = Ticket(organization=self.ours)
         session.add_all([self.ours, self.theirs, self.ada, self.eve, self.ticket])
         session.commit()
         session.info["condition"] = self.where
 
     @property
     def where(self) -> Any:
-        return User.organisation_id == self.ours.id
+        return User.organization_id == self.ours.id

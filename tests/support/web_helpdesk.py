@@ -17,7 +17,7 @@ from sqlalchemy import Connection, event, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from examples.helpdesk.app import create_app
-from examples.helpdesk.models import Base, Organisation
+from examples.helpdesk.models import Base, Organization
 from examples.helpdesk.sample import some_rows, tables
 
 FIRST_KEY = 7_000_000_001
@@ -26,7 +26,7 @@ FIRST_KEY = 7_000_000_001
 
 @dataclass(frozen=True)
 class Desk:
-    """A helpdesk with two organisations, and the statements that it sends to its database."""
+    """A helpdesk with two organizations, and the statements that it sends to its database."""
 
     app: FastAPI
     engine: AsyncEngine
@@ -35,9 +35,9 @@ class Desk:
     anyone: AsyncClient
     statements: list[str]
 
-    async def ids(self, model: Any, organisation: str = "Analytical Engines") -> list[str]:
-        """Return the public ids of *model* in an organisation, the oldest first."""
-        query = select(model.public_id).join(model.organisation).where(Organisation.name == organisation)
+    async def ids(self, model: Any, organization: str = "Analytical Engines") -> list[str]:
+        """Return the public ids of *model* in an organization, the oldest first."""
+        query = select(model.public_id).join(model.organization).where(Organization.name == organization)
         async with AsyncSession(self.engine) as session:
             return [str.__str__(each) for each in await session.scalars(query.order_by(model.id))]
 

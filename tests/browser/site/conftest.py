@@ -1,4 +1,4 @@
-"""The built documentation, served. ``make docs`` builds it and runs these tests on it."""
+"""Serve the built documentation. ``make docs`` builds it and runs these tests on it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from support.served_folders import served
 ROOT = Path(__file__).parents[3]
 
 collect_ignore_glob = [] if "SITE" in os.environ else ["test_*.py"]
-"""Without a site the folder is left to ``make docs``, which ``.ci/run`` calls."""
+"""Without ``SITE``, these tests are not collected: ``make docs``, which ``.ci/run`` calls, runs them."""
 
 
 @pytest.fixture(scope="session")
 def site() -> Path:
-    """The folder of the site."""
+    """Return the folder of the site."""
     return ROOT / os.environ["SITE"]
 
 
 @pytest.fixture(scope="session")
 def address(site: Path) -> Iterator[str]:
-    """The address under which the site is served."""
+    """Serve the site, and yield its address."""
     with served(site) as address:
         yield address

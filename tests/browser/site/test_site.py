@@ -1,4 +1,4 @@
-"""The site: its links lead somewhere, its search answers, and its pages can be read by all, on a phone, too."""
+"""The built site: no link is broken, the search finds pages, and pages are accessible, on phones, too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDTHS = [
     *(360, 375, 390, 412, 480, 600, 768, 820, 1009, 1024),
     *(1100, 1136, 1200, 1280, 1313, 1366, 1400, 1439, 1536, 1920),
 ]
-"""Those of phones, tablets and desktops, and those at which the side bars of the theme appear."""
+"""Widths of phones, tablets and desktops, and those at which the sidebars of the theme appear."""
 FIRST = [
     "index.html",
     "tutorial/first-model.html",
@@ -33,7 +33,7 @@ FIRST = [
     "guides/command-line.html",
     "databases.html",
 ]
-"""Pages that most readers see, with all that the site adds to the theme: the calculator, drawings, options, tables."""
+"""The most read pages, with everything that the site adds to the theme: calculator, drawings, options and tables."""
 
 SEARCHES = {
     "guides/pydantic-and-fastapi": ["404", "fastapi"],
@@ -57,11 +57,11 @@ SEARCHES = {
     "guides/keys-before-the-insert": ["sequential"],
     "guides/removing": ["uninstall"],
 }
-"""A page → what people type who have to find it among the first three results."""
+"""Page → search terms for which it must be among the first three results."""
 
 
 def pages(site: Path) -> list[str]:
-    """The pages of the site, without the theme's files."""
+    """Return the pages of the site, without the theme's files."""
     paths = (path.relative_to(site).as_posix() for path in sorted(site.rglob("*.html")))
     return [path for path in paths if not path.startswith("_")]
 
@@ -77,11 +77,11 @@ def anchors(path: Path) -> set[str]:
 
 
 def broken(site: Path, page: str) -> Iterator[str]:
-    """Return the links of *page* into the site that lead nowhere."""
+    """Yield the broken links of *page* within the site."""
     for tag in parsed(site / page).find_all(["a", "img", "link", "script"]):
         link = str(tag.get("href") or tag.get("src") or "")
         address, anchor = urldefrag(link)
-        if urlsplit(address).scheme or address.startswith("/"):  # another site; the 404 page has whole paths
+        if urlsplit(address).scheme or address.startswith("/"):  # another site; the 404 page has absolute paths
             continue
         target = (site / page).parent / unquote(urlsplit(address).path) if address else site / page
         if not target.is_file() or (anchor and target.suffix == ".html" and unquote(anchor) not in anchors(target)):
@@ -89,12 +89,12 @@ def broken(site: Path, page: str) -> Iterator[str]:
 
 
 def test_no_link_is_broken(site: Path) -> None:
-    """Each link into the site leads to a file of it, and to a heading that is there."""
+    """Each link within the site points to a file and an anchor that exist."""
     assert {page: links for page in pages(site) if (links := list(broken(site, page)))} == {}
 
 
 def test_every_page_introduces_itself(site: Path) -> None:
-    """A page has a title and a description of its own, one first heading, and no heading skips a level."""
+    """Each page has a unique title, a description and one ``h1``; headings skip no level, and images have ``alt``."""
     soups = {page: parsed(site / page) for page in set(pages(site)) - GENERATED}
     titles = Counter(soup.title and soup.title.get_text() for soup in soups.values())
     assert [title for title, number in titles.items() if number > 1 or not title] == []
@@ -109,20 +109,20 @@ def test_every_page_introduces_itself(site: Path) -> None:
 
 
 def test_addresses_of_one_version(site: Path) -> None:
-    """Search engines get one address for each page, that of the stable version."""
+    """The canonical URL of each page, for search engines, is that of the stable version."""
     wanted = {page: f"head > link[rel=canonical][href$='/en/stable/{page}']" for page in set(pages(site)) - GENERATED}
     assert [page for page, selector in wanted.items() if not parsed(site / page).select(selector)] == []
 
 
 def test_programs_find_the_pages(site: Path) -> None:
-    """``llms.txt`` lists every page that was written."""
+    """``llms.txt`` lists every page that is not generated."""
     listed = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text())
     written = {page.removesuffix(".html") for page in set(pages(site)) - GENERATED}
     assert {re.sub(r".*/en/stable/(_sources/)?|\.(html|md|md\.txt|rst|txt)$", "", link) for link in listed} >= written
 
 
 def test_search(browser: Any, address: str) -> None:
-    """Whoever searches for a word that others use finds the page about it among the first three results."""
+    """Each search term finds its page among the first three results."""
     browser.set_window_size(1280, 1000)
     missed = {}
     for page, words in ((page, words) for page, typed in SEARCHES.items() for words in typed):
@@ -138,7 +138,7 @@ def test_search(browser: Any, address: str) -> None:
 
 
 def test_pages_fit(browser: Any, address: str, site: Path) -> None:
-    """No page is wider than the window: what is wide is scrolled in its own frame."""
+    """No page is wider than the window; wide content scrolls in its own frame."""
     wide = []
     for page in sorted(set(pages(site)) - {"404.html"}):
         show(browser, WIDTHS[0], "light")
@@ -155,7 +155,7 @@ def test_pages_fit(browser: Any, address: str, site: Path) -> None:
 
 
 def test_landing_page_is_short(browser: Any, address: str) -> None:
-    """The first page takes two screens of a small laptop, and the table of contents is beside it, not in it."""
+    """The landing page is at most two laptop screens high, because the table of contents is beside it."""
     show(browser, 1366, "light")
     browser.get(address)
     assert browser.execute_script("return document.documentElement.scrollHeight") <= 2 * 900
@@ -163,7 +163,7 @@ def test_landing_page_is_short(browser: Any, address: str) -> None:
 
 @pytest.mark.parametrize("page", ["index", "guides/collisions", "guides/live-tables"])
 def test_drawings(browser: Any, address: str, page: str) -> None:
-    """A drawing has a description, colours for the night, and letters that can be read on a phone."""
+    """Drawings have a description, colors for dark mode, and text that is large enough to read on a phone."""
     show(browser, *PHONE)
     browser.get(f"{address}{page}.html")
     [drawing] = browser.find_elements(By.CSS_SELECTOR, "article img[src$='.svg']")
@@ -179,7 +179,7 @@ def test_drawings(browser: Any, address: str, page: str) -> None:
 @pytest.mark.parametrize(("width", "scheme"), [DESKTOP, PHONE])
 @pytest.mark.parametrize("page", FIRST)
 def test_pages_can_be_read(browser: Any, address: str, page: str, width: int, scheme: str) -> None:
-    """Contrast, labels and the keyboard are as the guidelines for accessibility (WCAG 2, A and AA) want them."""
+    """Pages meet the accessibility guidelines (WCAG 2, A and AA) for contrast, labels, the keyboard and more."""
     show(browser, width, scheme)
     browser.get(address + page)
     options = {"runOnly": ["wcag2a", "wcag2aa"]}
@@ -194,7 +194,7 @@ def text_at(address: str) -> str:
 
 
 def show(browser: Any, width: int, scheme: str) -> None:
-    """Give the page a width, and the colours of the day or of the night."""
+    """Set the width of the page and its color scheme."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
