@@ -22,7 +22,7 @@ AT_ONCE = 10_000
 """The most keys that one access to an attribute looks up: far more than a page, in one statement everywhere."""
 
 _COMPOSITE_AT_ONCE = 512
-"""The most rows that one statement selects by a composite primary key: SQLite limits expressions to a depth of 1,000."""
+"""The most rows per statement by a composite primary key: SQLite limits the depth of expressions to 1,000."""
 
 
 def key_and_public_id(source: Source) -> tuple[FromClause, Column[Any], Column[str]]:
