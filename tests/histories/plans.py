@@ -26,7 +26,7 @@ KINDS = {
 }
 """Kind of operation → its weight.
 
-* send: ``insert_once`` of a payment. give: flush payments with ids of their own.
+* send: ``insert_once`` of a payment. give: flush payments with given ids.
 * add: flush parcels, with generated ids, keys from blocks and references.
 * remove: delete a payment. drop: delete a parcel. move: write the reference of a parcel.
 * look: read a payment by its id. read: read a parcel with its reference.
