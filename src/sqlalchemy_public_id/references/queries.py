@@ -45,7 +45,7 @@ def public_ids_by_key(session: Session, source: Source, shard: Any, keys: Sequen
     for condition in _traits(session, mapper, shard).any_of(column, keys):
         for key, text in _execute(session, mapper, shard, query.where(condition)).all():
             public_ids[key] = text if public_ids.get(key, text) == text else None
-    if not isinstance(column.type, Integer):  # the collation may accept another spelling, 'eur' for 'EUR'
+    if not isinstance(column.type, Integer):  # by its collation the column may hold another spelling, 'eur' for 'EUR'
         for key in keys:
             if key not in public_ids:
                 row = _execute(session, mapper, shard, query.where(column == key)).first()
