@@ -1,4 +1,4 @@
-"""Packages of Debian: installed with apt-get, or unpacked into a folder, where the system stays as it is."""
+"""Packages of Debian: install them with apt-get, or unpack them into a folder, which does not change the system."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ APT_GET = ("apt-get", "-qq", "-y", "--no-install-recommends", "-oDPkg::Lock::Tim
 
 
 class Unavailable(Exception):
-    """What cannot be had this way; the message says what to do."""
+    """A program or package cannot be provided; the message says what to do."""
 
 
 def note(message: str) -> None:
-    """Tell the person in front of it."""
+    """Print *message* for the user."""
     print(message, file=sys.stderr, flush=True)
 
 
 def run(*command: str | Path, timeout: float | None = None, cwd: Path | None = None) -> str:
-    """Return what a command prints. It goes through a file: a daemon left behind would keep a pipe open."""
+    """Return the output of a command. It is written to a file, because a daemon left behind would keep a pipe open."""
     environment = os.environ | {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
     with tempfile.TemporaryFile("w+") as out:
         streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
@@ -51,7 +51,7 @@ def install(*packages: str) -> None:
 
 
 def unpack(suite: str, package: str, root: Path) -> None:
-    """Unpack a *package* of a release of Debian, and what it depends on, into *root*, which must not exist."""
+    """Unpack a *package* of a release of Debian, and its dependencies, into *root*, which must not exist."""
     if not KEYRING.exists():
         install(KEYRING.stem)
     if not (sources := mirrors()):
@@ -86,7 +86,7 @@ def mirrors() -> list[str]:
 
 
 def version(program: str) -> str:
-    """Return the first line that a program says of its version, such as ``postgres (PostgreSQL) 15.20``."""
+    """Return the first line of a program's ``--version``, such as ``postgres (PostgreSQL) 15.20``."""
     told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60).stdout if program else ""
     name, *rest = (told.strip().splitlines() or ["-"])[0].split(" ")
     return " ".join([Path(name).name, *rest])

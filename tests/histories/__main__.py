@@ -1,4 +1,4 @@
-"""A long history: ``python tests/histories --operations 100000 --on postgresql --seed 7``."""
+"""Run a long history: ``python tests/histories --operations 100000 --on postgresql --seed 7``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if str(Path(__file__).parents[1]) not in sys.path:
 
 
 def main() -> int:
-    """Do what the command line says; return the exit status, 1 if something was found."""
+    """Run the command; return the exit status, 1 if there are findings."""
     from histories.failover import place_with_replica
     from histories.places import SERVERS, place, programs
     from histories.running import run

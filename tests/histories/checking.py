@@ -1,10 +1,10 @@
-"""What must hold of a recorded history and of the rows at its end. Nothing here talks to a database.
+"""Check a recorded history, and the rows at its end. Nothing here talks to a database.
 
-An operation is *ok* (it was acknowledged), *failed* (an error came before its COMMIT was sent, so it must have had no
-effect) or *unknown* (its process was killed, or an error came with its COMMIT or after it: it may have had its effect,
-at any time since it began, or none). The rows of a history are explained one by one: there must be an order of the
-operations on a row, within the times between their begin and their end, in which each returns what it returned. The
-search for the order is that of Wing and Gong, with the memory of Lowe.
+An operation is *ok* (it was acknowledged), *failed* (an error occurred before its COMMIT was sent, so it must have had
+no effect) or *unknown* (its process was killed, or an error occurred during its COMMIT or after it: it may have taken
+effect at any time since it began, or not at all). Each row is checked for linearizability: there must be an order of
+the operations on the row, each between its begin and its end, that explains all results. The search is the algorithm
+of Wing and Gong, with Lowe's cache of visited states.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEVER = float("inf")
 
 
 class Row(NamedTuple):
-    """A row; ``None`` stands for what is not known of it."""
+    """A row; ``None`` stands for unknown values."""
 
     key: int | None = None
     public_id: str | None = None
@@ -28,22 +28,22 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Touch:
-    """What an operation does with one row."""
+    """The effect of an operation on one row."""
 
     name: str
-    """Tells the row from all others, whatever its id and its key are."""
+    """Identifies the row independently of its id and key."""
     verb: str
     """"insert", "once" (insert_once), "remove", "point" (write its reference) or "read"."""
     told: Any = None
-    """The result: a :class:`Row`; for "once", True if it is new, and the row; for "remove" and "point", True if it was
-    there; for "read", the row or None."""
+    """The result: a :class:`Row`; for "once", True if it is new, and the row; for "remove" and "point", True if the
+    row existed; for "read", the row or None."""
     reference: str | None = None
     """The reference that is written."""
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Pages from the first to the last one."""
+    """The rows of all pages, from the first to the last."""
 
     shelf: int
     order: str
@@ -62,12 +62,12 @@ class Failure:
     """True if the connection was lost."""
     text: str = ""
     where: str = ""
-    """The functions in which it was raised, the innermost last; the driver's own are left out."""
+    """The functions in which it was raised, the innermost last, without those of the driver."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation as its worker has recorded it."""
+    """An operation as its worker recorded it."""
 
     ticket: int
     kind: str
@@ -76,7 +76,7 @@ class Operation:
     outcome: str = "ok"
     touches: tuple[Touch, ...] = ()
     keys: tuple[int, ...] = ()
-    """Keys that an allocator has issued to it."""
+    """The keys that an allocator issued to it."""
     shelf: int | None = None
     """The shelf of its rows."""
     walk: Walk | None = None
@@ -95,17 +95,17 @@ class Operation:
 
 @dataclass(frozen=True)
 class Stored:
-    """A row of the table at the end."""
+    """A row of the table at the end of the history."""
 
     name: str
     row: Row
     from_block: bool = False
-    """True if its key is of an allocator."""
+    """True if an allocator issued its key."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not be, and the fewest operations that show it."""
+    """A violation, and the fewest operations that show it."""
 
     kind: str
     what: str
@@ -119,11 +119,11 @@ class Finding:
 # --- errors that may occur
 
 _BUSY = {"40001", "40P01", "55P03", "1205", "1213", "1020", "1412", "database is locked", "database table is locked"}
-"""The database has decided for another transaction, or it changes the table."""
+"""The database favored another transaction, or changes the table."""
 _FULL = {"53100", "1114", "1021", "1026", "3", "28", "database or disk is full", "disk I/O error"}
 """The disk is full."""
 _DOWN = {"57P01", "57P02", "57P03", "57014", "2003", "2006", "2013", "1053", "1927", "1317", "connection failed"}
-"""The server ends, begins or is not there; or it has ended the session or the statement."""
+"""The server stops, starts or is down, or it has ended the session or the statement."""
 
 ALLOWED_CODES = frozenset(_BUSY | _FULL | _DOWN)
 ALLOWED_NAMES = {
@@ -143,7 +143,7 @@ def is_allowed(operation: Operation) -> bool:
 
 
 def check_errors(operations: Iterable[Operation]) -> Iterator[Finding]:
-    """Find the errors that an operation must not end with."""
+    """Find operations that ended with an unexpected error."""
     operations = list(operations)
     for operation in operations:
         if operation.failure is not None and not is_allowed(operation):
@@ -165,7 +165,7 @@ _IMPOSSIBLE = object()
 
 
 def _met(row: Row, told: Row) -> Any:
-    """Return what is known of a row of which two things are told; it is impossible that they differ."""
+    """Return the combined knowledge about a row; it is impossible if the two differ."""
     if any(None not in (one, other) and one != other for one, other in zip(row, told, strict=True)):
         return _IMPOSSIBLE
     return Row(*(one if other is None else other for one, other in zip(row, told, strict=True)))
@@ -204,7 +204,7 @@ Use = tuple[Operation, Touch]
 
 
 def is_explained(uses: Sequence[Use]) -> bool:
-    """Return True if there is an order of *uses* in which each has the result that it was told."""
+    """Return True if there is an order of *uses* that explains all results."""
     uses = sorted((use for use in uses if use[0].outcome != "failed"), key=lambda use: use[0].begin)
     needed = sum(1 << at for at, (operation, _) in enumerate(uses) if operation.outcome == "ok")
     known: set[tuple[int, Row | None]] = set()
@@ -227,7 +227,7 @@ def is_explained(uses: Sequence[Use]) -> bool:
 
 
 def smallest(uses: Sequence[Use], fails: Callable[[Sequence[Use]], bool]) -> list[Use]:
-    """Return those of *uses* whose results are in contradiction; the others might have happened or not."""
+    """Return those of *uses* whose results contradict each other; the others are dispensable."""
     kept = list(uses)
     for at, (operation, touch) in enumerate(uses):
         if operation.outcome == "ok":
@@ -239,10 +239,10 @@ def smallest(uses: Sequence[Use], fails: Callable[[Sequence[Use]], bool]) -> lis
 
 
 def check_rows(operations: Iterable[Operation], stored: Iterable[Stored]) -> Iterator[Finding]:
-    """Find rows that are not what the operations on them have told, and rows that are there twice or that nobody wrote.
+    """Find rows that contradict the results of the operations on them, duplicate rows, and rows that nobody wrote.
 
-    What was acknowledged is there with its id, its key and its reference until it is removed; what failed is not;
-    ``insert_once`` has made a row once.
+    A row whose insert was acknowledged must exist, with its id, key and reference, until it is removed. A row whose
+    insert failed must not exist. ``insert_once`` must create a row only once.
     """
     uses: dict[str, list[Use]] = defaultdict(list)
     for operation in operations:
@@ -271,7 +271,7 @@ def check_rows(operations: Iterable[Operation], stored: Iterable[Stored]) -> Ite
 
 
 def check_wholes(operations: Iterable[Operation], stored: Iterable[Stored]) -> Iterator[Finding]:
-    """Find operations of several rows of which some are stored, and others are not though nobody has removed them."""
+    """Find operations that stored only some of their rows, although nobody has removed the others."""
     operations = list(operations)
     removed = {
         touch.name
@@ -291,7 +291,7 @@ def check_wholes(operations: Iterable[Operation], stored: Iterable[Stored]) -> I
 
 
 def check_keys(operations: Iterable[Operation], stored: Iterable[Stored]) -> Iterator[Finding]:
-    """Find keys that were issued twice. Of an operation that was cut off, the stored rows show them."""
+    """Find keys that were issued twice. For an operation that was cut off, take the keys from the stored rows."""
     owners: dict[int, list[Operation]] = defaultdict(list)
     makers: dict[str, Operation] = {}
     for operation in operations:
@@ -320,10 +320,10 @@ def _sort_value(order: str) -> Callable[[tuple[str, int, int]], tuple[int, ...]]
 
 
 def check_walks(operations: Iterable[Operation]) -> Iterator[Finding]:
-    """Find walks that have shown a row twice, out of order or from elsewhere, and those that have missed one.
+    """Find walks that returned a row twice, out of order or from another shelf, and walks that missed a row.
 
-    A row must be there if its insert was acknowledged before the walk began, and no removal of it had begun before the
-    walk ended.
+    A walk must return a row if its insert was acknowledged before the walk began, and no removal of it began before
+    the walk ended.
     """
     operations = list(operations)
     inserts = [
@@ -369,7 +369,7 @@ def _check_walk(
             yield Finding("page", f"{name} was not shown", (insert, operation))
 
 
-# --- all of it
+# --- all checks
 
 
 def check(operations: Sequence[Operation], stored: Sequence[Stored]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server with a synchronous replica, which becomes the primary when the first one is gone."""
+"""A PostgreSQL server with a synchronous replica, which is promoted when the primary is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Pair", "place_with_replica"]
 
 
 class Pair(PostgreSQL):
-    """Two servers, of which clients find the primary by themselves. What the primary has acknowledged, both have."""
+    """Two servers, of which clients find the primary by themselves. Both have everything that was acknowledged."""
 
     def __init__(self, paths: dict[str, str], keeper: Keeper, folder: Path) -> None:
         self._number = 0
@@ -38,7 +38,7 @@ class Pair(PostgreSQL):
         return URL.create(self.drivername, self.login, host=HOST, port=self.port, database="test")
 
     def fail_over(self) -> None:
-        """Kill the primary, let the other one take its place, and make a new replica in place of the old primary."""
+        """Kill the primary, promote the replica, and replace the old primary by a new replica."""
         self.crash()
         old = self._data
         self._number = 1 - self._number

@@ -1,6 +1,6 @@
-"""The tables of a history, and how its operations are carried out."""
+"""The tables of a history, and the implementation of its operations."""
 
-# no __future__ import: the annotations of the models are read
+# no __future__ import, because the annotations of the models are read
 
 import re
 import signal
@@ -27,7 +27,7 @@ from sqlalchemy_public_id.references import public_ref
 __all__ = ["APPLICATION", "Done", "Settings", "Work", "create_tables", "stored_rows"]
 
 APPLICATION = "history"
-"""What PostgreSQL shows as the name of a worker's connections."""
+"""The ``application_name`` of the workers' connections on PostgreSQL."""
 
 
 # --- tables
@@ -43,11 +43,11 @@ _keys = BlockAllocator(lambda: _engines["counters"], "parcel", table="history_bl
 
 
 class Payment(PublicIdMixin, Base):
-    """What is inserted with an id of the application."""
+    """A model that is inserted with an id of the application."""
 
     __tablename__ = "history_payment"
     name: Mapped[str] = mapped_column(String(20), index=True)
-    """Tells rows from one another; not unique, so that a row which is written twice is there twice."""
+    """Identifies a row. It is not unique, so that a row that is written twice is stored twice."""
     amount: Mapped[int]
 
 
@@ -56,7 +56,7 @@ class Customer(PublicIdMixin, Base):
 
 
 class Parcel(PublicIdMixin, Base):
-    """What gets an id of so small a space that some collide without being forced to, and a key from a block."""
+    """A model with so few possible ids that some collide by chance, and with keys from a block."""
 
     __tablename__ = "history_parcel"
     __public_id__ = NanoId(length=4, alphabet="0123456789abcdefghij")
@@ -71,11 +71,11 @@ class Parcel(PublicIdMixin, Base):
 
 
 TABLES = [Payment.__table__, Parcel.__table__]
-"""The tables that troubles change."""
+"""The models whose tables are altered by troubles."""
 
 
 def create_tables(url: URL, counters: URL) -> None:
-    """Create the tables anew, with the customers."""
+    """Drop and create the tables, and insert the customers."""
     engine, other = (create_engine(each, poolclass=NullPool) for each in (url, counters))
     table = _keys.table
     if engine.dialect.name == "sqlite":
@@ -92,7 +92,7 @@ def create_tables(url: URL, counters: URL) -> None:
 
 
 def stored_rows(url: URL) -> list[Stored]:
-    """Read all rows, without the library."""
+    """Return all rows, read without the library."""
     payments = "SELECT name, id, public_id, NULL FROM history_payment"
     parcels = """SELECT p.name, p.id, p.public_id, c.public_id FROM history_parcel p
         LEFT JOIN history_customer c ON c.id = p.customer_id"""
@@ -109,7 +109,7 @@ def stored_rows(url: URL) -> list[Stored]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the processes of a run have in common."""
+    """The settings that all processes of a run share."""
 
     seed: int
     url: URL
@@ -118,16 +118,16 @@ class Settings:
     """The folder of the records."""
     threads: int = 4
     careless: bool = False
-    """True if a connection whose statement was ended by a signal goes back to the pool."""
+    """True if a connection whose statement a signal interrupted returns to the pool."""
 
 
 class TimeLimit(Exception):
-    """The signal of a time limit has come."""
+    """The time limit of an operation has expired."""
 
 
 @dataclass
 class Done:
-    """What an operation has got so far."""
+    """The results of an operation so far."""
 
     told: list[Any] = field(default_factory=list)
     """One result for each of its rows."""
@@ -138,7 +138,7 @@ class Done:
 
 
 class _Watched(Session):
-    """A session that tells when it commits: what fails then may have been committed or not."""
+    """A session that records that it commits: an operation that fails from then on may have been committed."""
 
 
 @event.listens_for(_Watched, "before_commit")
@@ -156,7 +156,7 @@ class Work:
         options = connect_options(name)
         size = settings.threads + 3
         level = {"postgresql": "REPEATABLE READ", "sqlite": "SERIALIZABLE"}.get(name, "READ COMMITTED")
-        # Engines of their own: SQLAlchemy raises the driver's error itself if a transaction cannot get its level.
+        # Separate engines: SQLAlchemy does not wrap the driver's error if it cannot set the level of a transaction.
         self._engines = {
             (repeatable, alone): create_engine(
                 settings.url,
@@ -172,12 +172,12 @@ class Work:
             if settings.counters == settings.url
             else create_engine(settings.counters, pool_size=size, connect_args=options)
         )
-        "".encode("idna")  # of the server's name: a signal during the import would leave the codec unknown
+        "".encode("idna")  # for the server's name: a signal during the import would leave the codec unknown
         self._is_over = False
         signal.signal(signal.SIGALRM, self._end)
 
     def perform(self, plan: Plan, is_main: bool) -> Done:
-        """Carry out one operation; *is_main* is True in the main thread, where signals arrive."""
+        """Perform one operation; *is_main* is True in the main thread, which receives signals."""
         done = Done()
         limit = plan.limit if is_main else None
         try:
@@ -190,12 +190,12 @@ class Work:
             finally:
                 if limit:
                     signal.setitimer(signal.ITIMER_REAL, 0)
-                    time.sleep(0)  # a signal that has come by now is handled here
+                    time.sleep(0)  # a signal that has arrived by now is handled here
         except Exception as error:
             done.failure = failure_of(error)
         if limit and self._is_over:
-            # PyMySQL may have read the answers of earlier statements since: a ROLLBACK TO SAVEPOINT that raises the
-            # IntegrityError of the INSERT, and a SELECT without columns.
+            # PyMySQL may have read the answers of earlier statements: then ROLLBACK TO SAVEPOINT raises the
+            # IntegrityError of the INSERT, and a SELECT has no columns.
             text = done.failure.text if done.failure else "it was lost"
             done.failure = Failure("TimeLimit", text=text)
         if done.failure is not None and done.outcome == "ok":
@@ -207,7 +207,7 @@ class Work:
         raise TimeLimit
 
     def _factory(self, plan: Plan, done: Done, limit: float | None) -> Callable[[], Session]:
-        # What a driver does with a connection whose answer was not read is another question: it is closed.
+        # The connection is closed, because its driver may not support going on after an answer that was not read.
         engine = self._engines[plan.repeatable, limit is not None and not self.settings.careless]
         return lambda: _Watched(engine, info={"done": done})
 
@@ -330,7 +330,7 @@ _OPERATIONS: dict[str, Callable[..., None]] = {
 
 
 def connect_options(database: str) -> dict[str, Any]:
-    """Return what the driver is given: nobody waits for ever."""
+    """Return the arguments of the driver, with timeouts, so that nothing waits forever."""
     if database == "sqlite":
         return {"timeout": 10}
     if database == "postgresql":
@@ -346,7 +346,7 @@ _DRIVERS = re.compile(r"[/\\\\](psycopg|pymysql|sqlite3)[/\\\\]")
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what the checker needs of an error."""
+    """Return the facts about an error that the checker needs."""
     chain = list(_chain(error))
     is_lost = any(isinstance(each, DBAPIError) and each.connection_invalidated for each in chain)
     found = next((each for each in chain if isinstance(each, DBAPIError)), None)

@@ -1,6 +1,6 @@
-"""Where a history takes place: a private server, or a SQLite file, on a small disk of its own where one can be mounted.
+"""The places for histories: a private server or a SQLite file, on a small separate disk if one can be mounted.
 
-A disk is a ``tmpfs``. Whoever mounts it also unmounts it when it is ended, which the keeper of the servers does.
+The disk is a ``tmpfs``. The process that mounts it also unmounts it when the keeper of the servers ends the process.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ while :; do sleep 1 & wait $!; done
 
 
 def programs() -> dict[str, str]:
-    """Name → path of the programs of the servers, as far as they are found."""
+    """Return name → path of the servers' programs that were found."""
     told = subprocess.run([sys.executable, ROOT / "tools/nodes", "paths"], capture_output=True, text=True)
     return {name: path for name, _, path in (line.partition(" ") for line in told.stdout.splitlines()) if path}
 
 
 class Server(ABC):
-    """A private server that may be killed, and started again."""
+    """A private server that can be killed, and started again."""
 
     needs: ClassVar[set[str]]
-    """The names of its programs."""
+    """The names of the programs that it needs."""
     user: ClassVar[str | None]
-    """Who runs it, where this is root."""
+    """The user that runs the server if the tests run as root."""
     drivername: ClassVar[str]
     login: ClassVar[str] = "root"
     system: ClassVar[str | None] = None
-    """The database that is there from the beginning."""
+    """The database that exists from the beginning."""
 
     def __init__(self, paths: dict[str, str], keeper: Keeper, folder: Path) -> None:
         self._paths, self._keeper = paths, keeper
@@ -67,13 +67,13 @@ class Server(ABC):
 
     @abstractmethod
     def _make(self) -> None:
-        """Make the folder of the data."""
+        """Create the data directory."""
 
     @abstractmethod
     def _command(self) -> list[str]: ...
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         self.pid = self._keeper.start(self._command(), self.user, self.log, signal.SIGQUIT)
         system = self.url.set(database=self.system)
         name = f"{type(self).__name__} on {self.port}"
@@ -86,7 +86,7 @@ class Server(ABC):
         return self._keeper.ended(self.pid)
 
     def crash(self) -> None:
-        """``kill -9``."""
+        """Kill the server, as with ``kill -9``."""
         self._keeper.kill(self.pid)
 
 
@@ -99,7 +99,7 @@ class PostgreSQL(Server):
         run([self._paths["initdb"], "-D", str(self._data), *options], "postgres")
 
     def start(self) -> None:
-        (self._data / "postmaster.pid").unlink(missing_ok=True)  # its number may be another process's by now
+        (self._data / "postmaster.pid").unlink(missing_ok=True)  # another process may have this number by now
         super().start()
         if answer(self.url, "SELECT 1") is None:
             execute(self.url.set(database="postgres"), "CREATE DATABASE test")
@@ -122,7 +122,7 @@ class _InnoDB(Server):
     def _command(self) -> list[str]:
         places = [f"--datadir={self.folder}", f"--port={self.port}", f"--socket={self.folder}/s"]
         places += [f"--bind-address={HOST}", f"--pid-file={self.folder}/pid", "--skip-name-resolve", "--skip-log-bin"]
-        # who was answered has its row, whatever is killed
+        # an acknowledged row must survive a kill
         common = ["--innodb-flush-log-at-trx-commit=1", "--max-connections=80", "--performance-schema=OFF"]
         return [*self._mysqld, *places, *common, *self.options]
 
@@ -161,7 +161,7 @@ class MySQL(_InnoDB):
     server, options = "mysqld", ["--mysqlx=OFF", "--innodb-redo-log-capacity=16M", "--innodb-buffer-pool-size=32M"]
 
     def _make(self) -> None:
-        # it wants to make the folder itself
+        # MySQL creates the folder itself
         made = [f"--datadir={self.folder}", "--initialize-insecure", f"--init-file={self._users()}", "--skip-log-bin"]
         run([*self._mysqld, *made, *self.options[1:]], None)
 
@@ -176,27 +176,27 @@ class Disk:
     folder: Path
 
     def fill(self) -> None:
-        """Take all space that is left."""
+        """Use up all free space."""
         with (self.folder / "ballast").open("wb") as ballast:
             state = os.statvfs(self.folder)
-            with suppress(OSError):  # somebody else was faster
+            with suppress(OSError):  # another process used up the space first
                 os.posix_fallocate(ballast.fileno(), 0, state.f_bavail * state.f_frsize)
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the space."""
         (self.folder / "ballast").unlink(missing_ok=True)
 
 
 @dataclass
 class Place:
-    """A database with empty tables to be, and what can happen to it."""
+    """The database for a history, and the troubles that are possible there."""
 
     database: str
     url: URL
     server: Server | None = None
     disk: Disk | None = None
     counters: URL = field(init=False)
-    """Where the counters of the keys are: on SQLite a file of its own, since a transaction locks the whole file."""
+    """The database of the key counters: on SQLite a separate file, because a transaction locks the whole file."""
 
     def __post_init__(self) -> None:
         self.counters = self.url
@@ -205,7 +205,7 @@ class Place:
 
     @property
     def troubles(self) -> set[str]:
-        """The names of the troubles that are possible here."""
+        """Return the names of the possible troubles."""
         possible = {"kill a worker", "rebuild an index", "change a table"}
         if self.database != "sqlite":
             possible.add("end a session")
@@ -218,17 +218,17 @@ class Place:
         return possible
 
     def heal(self) -> None:
-        """Have space, and a server that answers."""
+        """Free the disk, and start the server if it does not run."""
         if self.disk is not None:
             self.disk.free()
         if self.server is not None:
             if self.server.has_ended:
-                self.server.crash()  # its children
+                self.server.crash()  # also ends its children
                 self.server.start()
             wait_until(lambda: bool(answer(self.url, "SELECT 1")), "the server", self.server.log, 60)
 
     def wait_for_silence(self, seconds: float = 20) -> None:
-        """Wait until no session of a worker is left: one that was cut off may still have been at work."""
+        """Wait until no session of a worker is left, because one that was cut off may still be active."""
         queries = {
             "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
             " AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
@@ -242,7 +242,7 @@ class Place:
 
 @contextmanager
 def place(database: str, paths: dict[str, str], shared: URL | None = None) -> Iterator[Place]:
-    """Make a place on a private server; on the *shared* one where its programs are not there."""
+    """Make a place on a private server, or on the *shared* one if the programs are missing."""
     kind = SERVERS.get(database)
     if kind is not None and not kind.needs <= paths.keys():
         if shared is None:
@@ -264,7 +264,7 @@ def place(database: str, paths: dict[str, str], shared: URL | None = None) -> It
 
 
 def _mounted(keeper: Keeper, megabytes: int) -> Disk | None:
-    """Mount a disk, or return None where this is not allowed."""
+    """Mount a disk, or return None if this is not allowed."""
     folder = keeper.folder / "disk"
     folder.mkdir()
     log = keeper.folder / "disk.log"

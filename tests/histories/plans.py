@@ -1,7 +1,7 @@
-"""What the operations of a history are, and what the troubles: a number, the seed, decides it.
+"""Plan the operations and the troubles of a history. Both depend only on the seed, a number.
 
-Each operation has a ticket, 0, 1, 2, … Workers take tickets in this order, so that operations with near numbers run at
-about the same time, and meet on the same rows.
+Each operation has a ticket, 0, 1, 2, … Workers take tickets in this order, so that operations with close numbers run at
+about the same time, and use the same rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = {
 }
 """Kind of operation → its weight.
 
-* send: ``insert_once`` of a payment. give: flush payments with ids of their own.
+* send: ``insert_once`` of a payment. give: flush payments with given ids.
 * add: flush parcels, with generated ids, keys from blocks and references.
 * remove: delete a payment. drop: delete a parcel. move: write the reference of a parcel.
 * look: read a payment by its id. read: read a parcel with its reference.
@@ -34,56 +34,56 @@ KINDS = {
 """
 
 CUSTOMERS = [f"customer{number:04d}" for number in range(20)]
-"""Public ids, of the rows that are there from the beginning."""
+"""The public ids of the customers, which exist from the beginning."""
 
 IDS_EACH = 12
-"""How many tickets have the same payment in mind."""
+"""The number of tickets that use the same payment."""
 SHELF = 300
-"""How many tickets use the same shelf."""
+"""The number of tickets that use the same shelf."""
 BLOCK = 20
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One operation, before it is carried out."""
+    """One operation, before it is performed."""
 
     ticket: int
     kind: str
     names: tuple[str, ...] = ()
-    """The rows it is about; for payments, their ids."""
+    """The rows that it uses; for payments, their ids."""
     reference: str | None = None
     count: int = 0
     shelf: int = 0
     order: str = "key"
     repeatable: bool = False
-    """Not at the usual isolation level: at REPEATABLE READ, or at READ COMMITTED where that is the usual one."""
+    """True for another isolation level than the default: REPEATABLE READ, or READ COMMITTED if that is the default."""
     repeats: bool = False
-    """The transaction is run again if the database gave it up."""
+    """True if the transaction is retried after the database rolled it back."""
     pause: float = 0.0
-    """Seconds before the COMMIT, in which others meet the row."""
+    """Seconds to wait before the COMMIT, while other operations may use the row."""
     limit: float | None = None
-    """Seconds after which a signal ends it, in the main thread of a process."""
+    """Seconds after which a signal ends the operation, in the main thread of a process."""
 
     @property
     def verb(self) -> str:
-        """What it does with its rows."""
+        """The verb of :attr:`touches`."""
         verbs = {"send": "once", "remove": "remove", "drop": "remove", "move": "point", "look": "read", "read": "read"}
         return verbs.get(self.kind, "insert")
 
     @property
     def touches(self) -> tuple[Touch, ...]:
-        """What it does with its rows, without a result."""
+        """The effects on its rows, without results."""
         return tuple(Touch(name, self.verb, reference=self.reference) for name in self.names)
 
 
 @lru_cache(maxsize=4096)
 def kind_of(seed: int, ticket: int) -> str:
-    """Return what the operation does."""
+    """Return the kind of the operation."""
     return random.Random(f"{seed} kind {ticket}").choices(list(KINDS), list(KINDS.values()))[0]
 
 
 def count_of(seed: int, ticket: int) -> int:
-    """Return how many rows the operation inserts."""
+    """Return the number of rows that the operation inserts."""
     return random.Random(f"{seed} count {ticket}").choice([1, 1, 2, 5])
 
 
@@ -127,12 +127,12 @@ def shelf_of(ticket: int) -> int:
 
 
 def weight_of(name: str) -> int:
-    """Return how heavy a parcel is; several weigh the same."""
+    """Return the weight of a parcel; several parcels have the same weight."""
     return sum(map(ord, name)) % 7
 
 
 def _parcel(seed: int, ticket: int, chance: random.Random) -> str:
-    """Return the name of a parcel that was added some time before."""
+    """Return the name of a parcel that an earlier operation added."""
     at = ticket - chance.choice([5, 20, 40, 100, 200])
     while at > 0 and kind_of(seed, at) != "add":
         at -= 1
@@ -150,11 +150,11 @@ SHARES = {
     "fill the disk": 0.0002,
     "fail over": 0.0001,
 }
-"""Trouble → how many there are for one operation."""
+"""Trouble → its number per operation."""
 
 
 def troubles_of(seed: int, operations: int, possible: set[str]) -> list[tuple[int, str, float]]:
-    """Return the troubles of a history: after how many tickets each begins, its name, and a number for its choices."""
+    """Return the troubles of a history: the ticket after which each begins, its name, and a number for its choices."""
     chance = random.Random(f"{seed} troubles")
     planned = []
     for trouble, share in SHARES.items():

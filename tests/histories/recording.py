@@ -1,7 +1,7 @@
-"""Workers, in processes of several threads each, and what they record.
+"""Workers, in processes with several threads each, and their records.
 
-Each operation is recorded before it begins and after its end, in a file that outlives the process: what has no end
-was cut off, and its outcome is unknown.
+Each operation is recorded before it begins and after it ends, in a file that outlives the process. An operation without
+an end was cut off, and its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from histories.plans import Plan, plan_of
 from sqlalchemy.orm import configure_mappers
 
 TICKET = 4
-"""Bytes of a ticket in the pipe."""
+"""The size of a ticket in the pipe, in bytes."""
 
 _PAUSE = 0.1
-"""Seconds for which a worker leaves a server alone that was not there, or has no space."""
+"""Seconds that a worker waits if the server is down or its disk is full."""
 
 
 def work(settings: Settings, name: str, tickets: Connection) -> None:
-    """Carry out operations until there are no more tickets. This is the main function of a process."""
-    log = Path(settings.records, f"{name}.log").open("a")  # noqa: SIM115  # open as long as the process
+    """Perform operations until there are no more tickets. This is the main function of a process."""
+    log = Path(settings.records, f"{name}.log").open("a")  # noqa: SIM115  # stays open as long as the process
     os.dup2(log.fileno(), 2)
     faulthandler.enable(log)
     faulthandler.register(signal.SIGUSR1, log)
     record = os.open(Path(settings.records, f"{name}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     work = Work(settings)
-    configure_mappers()  # which SQLAlchemy never tries again once a time limit has ended it
+    configure_mappers()  # SQLAlchemy would never try this again after a time limit interrupted it
 
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -83,7 +83,7 @@ def _as_json(done: Done) -> dict[str, Any]:
 
 
 def history_of(settings: Settings) -> list[Operation]:
-    """Return the operations that were begun, in the order of their tickets; times count from the first one."""
+    """Return the operations that began, in the order of their tickets. Times count from the first operation."""
     found: dict[int, Operation] = {}
     for path in Path(settings.records).glob("*.jsonl"):
         for line in path.read_text().splitlines():
@@ -101,7 +101,7 @@ def history_of(settings: Settings) -> list[Operation]:
 
 
 def begun(plan: Plan, worker: str, begin: float) -> Operation:
-    """Return an operation whose end is not known."""
+    """Return an operation without an end."""
     shelf = plan.shelf if plan.kind in ("add", "walk") else None
     walk = Walk(plan.shelf, plan.order) if plan.kind == "walk" else None
     return Operation(
@@ -110,7 +110,7 @@ def begun(plan: Plan, worker: str, begin: float) -> Operation:
 
 
 def ended(operation: Operation, values: dict[str, Any]) -> Operation:
-    """Return the operation with its end; *values* are those of the record."""
+    """Return the operation with its end; *values* come from the record."""
     touches, outcome = operation.touches, values["o"]
     if outcome == "ok":
         told = (_told(touch.verb, value) for touch, value in zip(touches, values["r"], strict=True))
@@ -133,7 +133,7 @@ def _told(verb: str, value: Any) -> Any:
 
 
 def logs_of(settings: Settings) -> Iterator[str]:
-    """Yield what the processes have written to their standard error."""
+    """Yield the standard error of each process."""
     for path in sorted(Path(settings.records).glob("*.log")):
         told = path.read_text().strip()
         if told:

@@ -1,4 +1,4 @@
-"""A history from its beginning to its end, and the report of it."""
+"""Run a history from its beginning to its end, and report the findings."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from histories.troubles import LANES, Happened, Lane
 __all__ = ["Report", "run"]
 
 _AHEAD = 1000
-"""Tickets in the pipe."""
+"""The number of tickets in the pipe."""
 _STUCK = 60
-"""Seconds in which nothing is recorded, until the workers are given up."""
+"""Seconds without a record after which the workers count as stuck."""
 
 
 @dataclass
 class Report:
-    """What has become of a history."""
+    """The result of a history."""
 
     seed: int
     database: str
@@ -44,7 +44,7 @@ class Report:
     findings: Sequence[Finding] = field(default_factory=list)
 
     def outcomes(self) -> Counter[str]:
-        """Return how many operations are "ok", "failed" and "unknown"."""
+        """Return the number of "ok", "failed" and "unknown" operations."""
         return Counter(operation.outcome for operation in self.operations)
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Report:
         return "\n".join(lines)
 
     def _beside(self, finding: Finding) -> str:
-        """Return the troubles in whose time the operations of *finding* fall."""
+        """Return the troubles that happened during the operations of *finding*."""
         begin = min((each.begin for each in finding.operations), default=NEVER)
         end = max((each.end for each in finding.operations), default=0)
         beside = [str(each) for each in self.happened if each.begin <= end and begin <= each.end]
@@ -86,7 +86,7 @@ def _counted(names: Counter[str]) -> str:
 def run(
     place: Place, seed: int, operations: int, *, processes: int = 2, threads: int = 4, careless: bool = False
 ) -> Report:
-    """Let a history happen at *place*, and check it."""
+    """Run a history at *place*, and check it."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="public-id-history-records-") as records:
         settings = Settings(seed, place.url, place.counters, records, threads, careless)
@@ -120,7 +120,7 @@ def run(
 
 
 class _Workers:
-    """Processes that carry out the operations, and are started again when they are killed."""
+    """Processes that perform the operations, and are restarted when they are killed."""
 
     def __init__(self, settings: Settings, operations: int, processes: int) -> None:
         self._settings, self._operations = settings, operations
@@ -135,7 +135,7 @@ class _Workers:
         self.begin = 0
 
     def run(self) -> list[Finding]:
-        """Have all operations carried out; return what went wrong with the processes."""
+        """Perform all operations; return findings about the processes."""
         self.begin = time.monotonic_ns()
         for number in self._running:
             self._start(number)
@@ -169,7 +169,7 @@ class _Workers:
                 recorded, moved = now, time.monotonic()
             elif time.monotonic() - moved > _STUCK:
                 for pid in self.pids():
-                    os.kill(pid, signal.SIGUSR1)  # writes where its threads are
+                    os.kill(pid, signal.SIGUSR1)  # makes the process print the stacks of its threads
                 time.sleep(1)
                 return [*findings, Finding("stuck", f"nothing happened for {_STUCK} seconds")]
             time.sleep(0.01)
@@ -194,10 +194,10 @@ class _Workers:
         return [process.pid for process in self._running.values() if process is not None and process.pid]
 
     def done(self) -> int:
-        """Return how many tickets were taken."""
+        """Return the number of tickets that were taken."""
         unread = array.array("i", [0])
         try:
             fcntl.ioctl(self._tickets.fileno(), termios.FIONREAD, unread)
-        except OSError:  # closed, at the end
+        except OSError:  # the pipe is closed at the end
             return self._operations
         return self._fed - unread[0] // TICKET

@@ -1,4 +1,4 @@
-"""The checker of histories finds each kind of mistake in a history that has one, and none in one that has not."""
+"""The checker of histories finds each kind of violation, and reports none in a valid history."""
 
 from __future__ import annotations
 
@@ -176,19 +176,19 @@ BAD: dict[str, tuple[list[Operation], list[Stored], str]] = {
 
 @pytest.mark.parametrize("name", list(GOOD))
 def test_good_history(name: str) -> None:
-    """Nothing is found in a history that may be."""
+    """A valid history has no findings."""
     assert check(*GOOD[name]) == []
 
 
 @pytest.mark.parametrize("name", list(BAD))
 def test_bad_history(name: str) -> None:
-    """A history that must not be has a finding of its kind."""
+    """An invalid history has a finding of its kind."""
     operations, stored, kind = BAD[name]
     assert {kind} == set(kinds(check(operations, stored)))
 
 
 def test_smallest_excerpt() -> None:
-    """A finding shows those operations whose results cannot all be true, and no others on the row."""
+    """A finding shows only those operations on the row whose results contradict each other."""
     twice = [once(4, 5, True), once(6, 7, True, B)]
     others = [look(0, 1, None), removal(1, 2, False), once(8, 9, False, B), cut_off(3, "read")]
     [finding] = check([*others, *twice], [Stored("a", B)])
@@ -196,7 +196,7 @@ def test_smallest_excerpt() -> None:
 
 
 def test_many_operations_at_once() -> None:
-    """Twenty operations that were all cut off are explained in no time, and so is that they cannot be."""
+    """Twenty operations that were all cut off are checked quickly, whether or not they can be explained."""
     cut = [cut_off(0, verb) for verb in ("once", "remove") for _ in range(10)]
     assert check([*cut, look(1, 2, A), look(3, 4, B)], []) == []
     assert kinds(check([*cut[:1], look(1, 2, A), look(3, 4, B)], [])) == ["row"]

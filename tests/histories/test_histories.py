@@ -1,6 +1,6 @@
-"""Histories on real servers: whatever is killed, rebuilt, interrupted or full, what was acknowledged is there, once.
+"""Histories on real servers: each acknowledged row is stored once, whatever is killed, rebuilt, interrupted or full.
 
-``python tests/histories --operations 100000 --on postgresql --seed 7`` is a long one.
+``python tests/histories --operations 100000 --on postgresql --seed 7`` runs a long history.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 OPERATIONS = 10_000
 
 REBUILT = "_public_id_cc"
-"""The names that PostgreSQL gives to an index which REINDEX CONCURRENTLY replaces end in _ccold and _ccnew."""
+"""PostgreSQL's suffixes _ccold and _ccnew for indexes that REINDEX CONCURRENTLY replaces."""
 
 
 def is_known(finding: Finding, *texts: str) -> bool:
@@ -46,7 +46,7 @@ def paths() -> dict[str, str]:
 
 @on("sqlite", "mysql", "mariadb")
 def test_history(database: str, paths: dict[str, str]) -> None:
-    """Nothing is found in a history of ten thousand operations."""
+    """A history of ten thousand operations has no findings."""
     with place(database, paths, servers.servers()[database].url) as where:
         report = run_at(where)
 
@@ -56,7 +56,7 @@ def test_history(database: str, paths: dict[str, str]) -> None:
 
 @on("postgresql")
 def test_history_on_postgresql(database: str, paths: dict[str, str]) -> None:
-    """Nothing is found in a history of ten thousand operations, while indexes are rebuilt."""
+    """A history of ten thousand operations has no findings while indexes are rebuilt."""
     with place(database, paths, servers.servers()[database].url) as where:
         report = run_at(where)
 
@@ -68,7 +68,7 @@ def test_history_on_postgresql(database: str, paths: dict[str, str]) -> None:
 @pytest.mark.nodes
 @on("postgresql")
 def test_history_with_a_replica(database: str, paths: dict[str, str]) -> None:
-    """Nothing that was acknowledged is lost when a synchronous replica takes the place of the primary."""
+    """No acknowledged row is lost when a synchronous replica is promoted."""
     if "initdb" not in paths:
         pytest.skip("no PostgreSQL programs were found: run tools/nodes up")
     with place_with_replica(paths) as where:
@@ -78,12 +78,12 @@ def test_history_with_a_replica(database: str, paths: dict[str, str]) -> None:
     assert "fail over" in {each.name for each in report.happened if not each.refused}, str(report)
 
 
-# --- what histories have found, each by itself
+# --- regression tests for what histories have found
 
 
 @on("postgresql", "mysql", "mariadb")
 def test_first_lease_while_others_connect(engine: Engine, new_engine: Callable[..., Engine]) -> None:
-    """A thread connects while another one takes the first key of an allocator."""
+    """A thread can connect while another one takes the first key of an allocator."""
     connecting, has_begun = threading.Event(), threading.Event()
     own = new_engine(engine.name, engine.url)
 

@@ -1,4 +1,4 @@
-"""What happens to a database, and to those who use it, while a history goes on."""
+"""The troubles that a database and its clients have during a history."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LANES = [
     {"rebuild an index", "change a table"},
     {"end a session", "kill a worker", "crash", "fill the disk", "fail over"},
 ]
-"""Troubles of different lanes may come at the same time."""
+"""The troubles of each lane. Those of different lanes may happen at the same time."""
 
 _FULL = 0.25
 """Seconds for which the disk is full."""
 _DOWN = 0.2
-"""Seconds for which a server is not there."""
+"""The most seconds for which a server is down."""
 
 _ON_POSTGRESQL = "SET lock_timeout = '3s'"
 _ON_MYSQL = "SET SESSION lock_wait_timeout = 3, innodb_lock_wait_timeout = 3"
@@ -39,23 +39,23 @@ class Workers(Protocol):
     """The processes of a history."""
 
     def pids(self) -> list[int]:
-        """Return the numbers of those that run."""
+        """Return the ids of the running processes."""
         ...
 
     def done(self) -> int:
-        """Return how many tickets were taken."""
+        """Return the number of tickets that were taken."""
         ...
 
 
 @dataclass(frozen=True)
 class Happened:
-    """A trouble that was made."""
+    """A trouble that happened."""
 
     name: str
     begin: float
     end: float
     refused: str = ""
-    """Why the database refused it."""
+    """The error if the database refused it."""
 
     def __str__(self) -> str:
         refused = f", refused: {self.refused}" if self.refused else ""
@@ -63,13 +63,13 @@ class Happened:
 
 
 class Lane(threading.Thread):
-    """Makes troubles one after the other, each after so many operations."""
+    """Makes troubles one after the other, each after its number of tickets."""
 
     def __init__(self, place: Place, workers: Workers, planned: Sequence[tuple[int, str, float]]) -> None:
         super().__init__(daemon=True)
         self._place, self._workers, self._planned = place, workers, planned
         self.over = threading.Event()
-        """Set when the history is at its end."""
+        """Set at the end of the history."""
         self.happened: list[Happened] = []
         self.failure: BaseException | None = None
 
@@ -81,14 +81,14 @@ class Lane(threading.Thread):
                 if self.over.is_set():
                     return
                 self._make(name, chance)
-        except BaseException as error:  # told by the main thread
+        except BaseException as error:  # the main thread reports it
             self.failure = error
 
     def _make(self, name: str, chance: float) -> None:
         begin, refused = time.monotonic_ns(), ""
         try:
             _TROUBLES[name](self, chance)
-        except SQLAlchemyError as error:  # as it may: there are other troubles beside this one
+        except SQLAlchemyError as error:  # expected: other troubles happen at the same time
             refused = " ".join(str(error).split())[:200]
         self.happened.append(Happened(name, begin, time.monotonic_ns(), refused))
 
@@ -101,7 +101,7 @@ class Lane(threading.Thread):
                 numbers = list(connection.scalars(text(query), {"name": APPLICATION}))
             else:
                 own = connection.scalar(text("SELECT connection_id()"))
-                # the other lane's statement is an ALTER TABLE, whose words are in the list
+                # not the other lane's statement, which is an ALTER TABLE
                 numbers = [
                     each.Id
                     for each in processes(connection)
@@ -155,7 +155,7 @@ class Lane(threading.Thread):
             self._send(_ON_MYSQL, f"ALTER TABLE {table} DROP INDEX {index}, {new}, ALGORITHM=INPLACE, LOCK=NONE")
 
     def _drop_remains(self) -> None:
-        """Drop what a REINDEX has left that was ended, as its documentation recommends."""
+        """Drop the invalid indexes of an interrupted REINDEX, as its documentation recommends."""
         query = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid AND indrelid > 16383"
         with suppress(SQLAlchemyError), self._connected() as connection:
             for name in connection.scalars(text(query)).all():
@@ -171,10 +171,10 @@ class Lane(threading.Thread):
             self._send(*limits, self._rebuilding(table))
 
     def _rebuilding(self, table: str) -> str:
-        """The statement that rebuilds a table. MySQL copies it, as writers wait.
+        """Return the statement that rebuilds a table. On MySQL it copies the table, while writers wait.
 
-        Its rebuild in place loses rows, and reports duplicates that are none, while others write: bugs 115608 and
-        115511 of MySQL. A history of 27 November 2026 (seed 443115, MySQL 9.7.4) had both at once.
+        MySQL's rebuild in place loses rows, and reports false duplicates, while others write: bugs 115608 and 115511
+        of MySQL. A history of 27 November 2026 (seed 443115, MySQL 9.7.4) had both at once.
         """
         return f"ALTER TABLE {table} FORCE" + ", ALGORITHM=COPY" * (self._place.database == "mysql")
 

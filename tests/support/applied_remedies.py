@@ -1,4 +1,4 @@
-"""Do what the remedy of a finding says, as somebody does who pastes it."""
+"""Apply the remedy of a finding, as a user who pastes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def paste(engine: Engine, remedy: Remedy | None) -> None:
 
 
 def mend(engine: Engine, look: Callable[[], Report]) -> list[Finding]:
-    """Paste the remedies of the first finding that has one, and look again, until none has; return what is left."""
+    """Paste the remedy of the first finding that has one, and audit again, until none has; return what is left."""
     for _ in range(10):
         findings = look().findings
         remedies = [one.remedy for one in findings if one.remedy is not None and one.remedy.language != "text"]

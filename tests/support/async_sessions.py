@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 @asynccontextmanager
 async def session_on(engine: AsyncEngine, metadata: MetaData, **options: Any) -> AsyncIterator[AsyncSession]:
-    """Have the tables of *metadata*, new ones, and a session; in the end, drop them and dispose of *engine*."""
+    """Create the tables of *metadata*, and yield a session; afterwards, drop the tables and dispose *engine*."""
     try:
         async with engine.begin() as connection:
             await connection.run_sync(metadata.drop_all)
@@ -29,7 +29,7 @@ async def session_on(engine: AsyncEngine, metadata: MetaData, **options: Any) ->
 def tell(
     engine: AsyncEngine, metadata: MetaData, story: Callable[[AsyncSession], Awaitable[object]], **options: Any
 ) -> None:
-    """Run *story* with a session on the tables of *metadata*, which are gone afterwards."""
+    """Run *story* with a session on the tables of *metadata*, which are dropped afterwards."""
 
     async def run() -> None:
         async with session_on(engine, metadata, expire_on_commit=False, **options) as session:

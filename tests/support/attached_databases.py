@@ -1,4 +1,4 @@
-"""SQLite with an attached database that has a table of the same name as the main one: nothing may mix them up."""
+"""SQLite with an attached database that has tables of the same names as the main database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def attach(engine: Engine, file: Path) -> None:
 
 
 def in_both(engine: Engine, *statements: str) -> None:
-    """Execute *statements* in the main database and in the attached one, in the place of ``{schema}``."""
+    """Execute *statements* in the main database and in the attached one, whose names replace ``{schema}``."""
     with engine.begin() as connection:
         for schema in ("main", OTHER):
             for statement in statements:

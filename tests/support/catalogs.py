@@ -1,4 +1,4 @@
-"""Tables at random, with whatever a database can give to a table."""
+"""Random tables, with every feature that a database has for tables."""
 
 from __future__ import annotations
 
@@ -162,22 +162,22 @@ OF_IDS = {
 
 @dataclass(frozen=True)
 class RandomTable:
-    """A table, the statements that make it, and options of ``op.add_public_id()``."""
+    """A table, the statements that create it, and options of ``op.add_public_id()``."""
 
     schema: str
     name: str
     statements: list[str] = field(default_factory=list)
-    """Some may be refused, by a version of the database or because of the others."""
+    """The database may refuse some of them, because of its version or because of the others."""
     options: dict[str, object] = field(default_factory=dict)
     has_ids: bool = False
-    """True if the column is there before the migration."""
+    """True if the table has the column before the migration."""
 
 
 def random_table(seed: int, dialect: Dialect, schema: str) -> RandomTable:
-    """Return the table of this *seed*, in a *schema* that is there already."""
+    """Return the table of this *seed*, in an existing *schema*."""
     draw = random.Random(f"{dialect.name} {seed}")
     kind = "mysql" if dialect.name == "mariadb" else dialect.name
-    preparer = type(dialect)(paramstyle="named").identifier_preparer  # it does not write % twice
+    preparer = type(dialect)(paramstyle="named").identifier_preparer  # does not double percent signs
     quote = preparer.quote_identifier
     name = draw.choice(NAMES)
     s = f"{quote(schema)}."
@@ -196,9 +196,9 @@ def random_table(seed: int, dialect: Dialect, schema: str) -> RandomTable:
     if has_ids:
         ids = draw.choice(IDS[kind])
         if any("FULLTEXT" in part for part in parts):
-            ids = ids.partition(",")[0]  # MySQL makes no temporary copy, and the plan sees no generated columns
+            ids = ids.partition(",")[0]  # MySQL cannot make a temporary copy, and the plan sees no generated columns
         parts.insert(draw.randrange(1, len(parts) + 1), ids)
-    parts.sort(key=lambda part: "PRIMARY KEY (" in part)  # SQLite takes constraints at the end only
+    parts.sort(key=lambda part: "PRIMARY KEY (" in part)  # SQLite accepts constraints only at the end
     options = draw.choice(OPTIONS[kind]) if draw.random() < 0.3 else ""
     table = RandomTable(schema, name, has_ids=has_ids)
     create = f"CREATE TABLE {s}{quote(name)} ({', '.join(parts)}) {options}"

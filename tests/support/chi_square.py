@@ -1,4 +1,4 @@
-"""Whether counts are as even as chance makes them: the chi-square test."""
+"""The chi-square test, which tells whether counts are as even as chance makes them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 SUSPECT = 5e-9
-"""So small a chance comes less than once in two hundred million tests of uniform ids."""
+"""The chance below which counts are suspect: uniform ids get there less than once in two hundred million tests."""
 
 
 def chance_of(counts: Sequence[int]) -> float:
-    """The chance that equally likely events are at least as uneven as *counts*."""
+    """Return the probability that equally likely events are at least as uneven as *counts*."""
     expected, degrees = sum(counts) / len(counts), len(counts) - 1
     statistic = sum((count - expected) ** 2 / expected for count in counts)
     x, a = statistic / 2, 0.5 if degrees % 2 else 1.0

@@ -1,4 +1,4 @@
-"""The command-line client of a database, which runs the scripts of migrations."""
+"""Run the scripts of migrations with the command-line client of a database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 
 def run_script(engine: Engine, sql: str) -> None:
-    """Give *sql* to the client of the database, which stops at the first error."""
+    """Run *sql* with the client of the database, which stops at the first error."""
     done = give_script(engine, sql, "-v", "ON_ERROR_STOP=1")
     assert done.returncode == 0, f"{done.stderr}\n{sql}"
 
@@ -24,7 +24,7 @@ def command_in(sql: str) -> list[str]:
 
 
 def give_script(engine: Engine, sql: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Give *sql* to the client of the database, with more *options* for that of PostgreSQL."""
+    """Run *sql* with the client of the database; *options* are additional options for psql."""
     url = engine.url
     if engine.name == "postgresql":
         command = ["psql", "-X", "-q", *options, "-h", url.host, "-p", str(url.port or 5432)]

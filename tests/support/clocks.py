@@ -1,4 +1,4 @@
-"""A clock for the formats whose ids have a time."""
+"""A clock for the formats whose ids contain a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sqlalchemy_public_id.formats import clock
 
 
 class Hands(clock.Clock):
-    """A clock that is set by hand, and goes on by itself only while someone sleeps."""
+    """A clock that is set by hand, and advances by itself only during ``sleep()``."""
 
     def __init__(self, at: datetime) -> None:
         super().__init__()
         self.now = round(at.timestamp() * 1000)
-        """The milliseconds since 1970 that it shows."""
+        """The time that it shows, in milliseconds since 1970."""
         self.slept = 0
 
     def time_ns(self) -> int:
@@ -28,6 +28,6 @@ class Hands(clock.Clock):
 
 @contextmanager
 def clock_at(at: datetime) -> Iterator[Hands]:
-    """Put a clock that shows *at* in the place of that of the machine."""
+    """Replace the system clock with a clock that shows *at*."""
     with clock.using(hands := Hands(at)):
         yield hands

@@ -1,4 +1,4 @@
-"""Depots and parcels, whose keys tell which cluster made them."""
+"""Depots and parcels, whose keys contain the cluster that generated them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from alembic.operations import Operations
 from sqlalchemy import Engine, ForeignKey, MetaData, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # they are registered
+import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # registers the operations
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 
 
 def models(
     parent: Any = None, child: Any = None, *, table: str = "depot", schema: str | None = None, **key: Any
 ) -> Any:
-    """Two models with cluster keys, the second of which refers to the first."""
+    """Return two models with cluster keys, the second of which refers to the first."""
 
     class Base(DeclarativeBase):
-        # a convention that asks each constraint for its name, which the one of the configuration has
+        # a convention that uses the name of each constraint, so the CHECK of the configuration needs one
         metadata = MetaData(schema=schema, naming_convention={"ck": "ck_%(table_name)s_%(constraint_name)s"})
 
     class Depot(Base):
@@ -40,6 +40,6 @@ def hexes(session: Session, model: Any) -> list[str]:
 
 
 def migrate(engine: Engine, name: str, *args: Any, **options: Any) -> None:
-    """Carry out the operation ``op.<name>(...)``."""
+    """Run the operation ``op.<name>(...)``."""
     with engine.begin() as connection:
         getattr(Operations(MigrationContext.configure(connection)), name)(*args, **options)

@@ -1,6 +1,6 @@
-"""Tests of a cluster in which every node takes writes: two nodes give out one id, and only a COMMIT tells.
+"""Tests of a multi-primary cluster: two nodes may generate the same id, which only a COMMIT detects.
 
-Each kind of cluster has a file of its own in ``tests/nodes``, with a class that inherits from :class:`OfClusters`.
+Each kind of cluster has its own file in ``tests/nodes``, with a class that inherits from :class:`OfClusters`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Base(DeclarativeBase):
 
 
 class Order(PublicIdMixin, Base):
-    """Has an id that its sender keeps."""
+    """A model whose id the sender keeps."""
 
     __tablename__ = "order"
     number: Mapped[int]
 
 
 class Line(PublicIdMixin, Base):
-    """Has an id that other nodes are likely to give out at the same time; its number may be there twice."""
+    """A model whose ids other nodes are likely to generate at the same time; its number is not unique."""
 
     __tablename__ = "line"
     __public_id__ = NARROW
@@ -60,7 +60,7 @@ class Coin(PublicIdMixin, Base):
 
 
 class Writers:
-    """Threads that write orders on all nodes, and move on to the next node when one fails them."""
+    """Threads that write orders on all nodes, and move on to the next node when one fails."""
 
     def __init__(self, nodes: list[Engine]) -> None:
         self.nodes = nodes
@@ -73,7 +73,7 @@ class Writers:
         self.changed = threading.Condition()
 
     def run(self, home: int) -> None:
-        """Write what is waiting, at first on the node *home*."""
+        """Write the waiting orders, starting with the node *home*."""
         while (number := self.waiting.get()) is not None:
             node = run_transaction(self.sessions(home), self.write(number), attempts=200, timeout=120, idempotent=True)
             with self.changed:
@@ -101,13 +101,13 @@ class Writers:
         return order
 
     def wait_for(self, count: int, threads: list[Future[None]]) -> None:
-        """Wait until so many orders are written, one of them at least on the last node."""
+        """Wait until *count* orders are written, at least one of them on the last node."""
         with self.changed:
             while self.written.total() < count or not self.written[2]:
                 self.changed.wait(0.2)
                 for each in threads:
                     if each.done():
-                        each.result()  # which raises, for none is done before it is told
+                        each.result()  # raises the error of a thread, because no thread should be done yet
 
 
 class OfClusters:
@@ -116,21 +116,21 @@ class OfClusters:
     @pytest.fixture
     def nodes(self, cluster: Cluster) -> Iterator[list[Engine]]:
         """An engine for each node, and empty tables."""
-        # a node that has just gone must not keep its writers for long
+        # a node that has just failed must not block its writers for long
         timeouts = {"connect_timeout": 5, "read_timeout": 60}
         engines = [create_engine(cluster.url(node), pool_size=WRITERS, connect_args=timeouts) for node in cluster.nodes]
         Base.metadata.drop_all(engines[0])
         Base.metadata.create_all(engines[0])
         for engine in engines:
-            self.rows(cluster, engine, Coin.public_id)  # which waits for the tables
+            self.rows(cluster, engine, Coin.public_id)  # waits for the tables
         yield engines
         for engine in engines:
             engine.dispose()
 
     def rows(self, cluster: Cluster, engine: Engine, *columns: object) -> list[tuple[object, ...]]:
-        """What a node has when it knows all that the others have committed, in order."""
+        """Return the sorted rows of a node, once it has applied all commits of the others."""
         node = next(each for each in cluster.nodes if cluster.url(each) == engine.url)
-        # a member of a busy machine may have been expelled, and be about to join again
+        # on a busy machine, a member may have been expelled, and be about to rejoin
         private_servers.wait_until(lambda: cluster.is_ready(node), f"node {node} is ready", cluster.log(node))
         with engine.connect() as connection:
             connection.execute(text(cluster.wait_for_all))
@@ -140,14 +140,14 @@ class OfClusters:
         return sorted(map(tuple, rows))
 
     def test_ids_that_collide_between_nodes(self, cluster: Cluster, nodes: list[Engine]) -> None:
-        """The COMMIT of the second node is refused, which no guard can turn into another id."""
+        """If two nodes insert the same id, the second COMMIT fails with a retryable error, although the guard is on."""
         with Session(nodes[0]) as first:
             first.add(Coin())
             first.commit()
         self.rows(cluster, nodes[1], Coin.public_id)
         with Session(nodes[0]) as first, Session(nodes[1]) as second:
             for session in (first, second):
-                session.add(Coin())  # there is one id left, for both of them
+                session.add(Coin())  # only one id is left for both of them
                 session.flush()
             first.commit()
             with pytest.raises(OperationalError) as caught:
@@ -159,7 +159,7 @@ class OfClusters:
         assert [self.rows(cluster, node, Coin.public_id) for node in nodes] == [[("0",), ("1",)]] * 3
 
     def test_repeated_inserts_on_two_nodes(self, cluster: Cluster, nodes: list[Engine]) -> None:
-        """Of one order on two nodes, the second is undone first, and the row of the first one when run again."""
+        """If two nodes insert one order, the second transaction is rolled back, and its retry finds the row."""
         answers: list[bool] = []
 
         def order() -> Order:
@@ -169,7 +169,7 @@ class OfClusters:
             answers.append(insert_once(session, order())[1])
             if len(answers) == 1:
                 first.commit()
-                self.rows(cluster, nodes[1], Order.public_id)  # which waits for that row
+                self.rows(cluster, nodes[1], Order.public_id)  # waits for the row
 
         with Session(nodes[0]) as first:
             insert_once(first, order())
@@ -180,7 +180,7 @@ class OfClusters:
         assert stored == [[("izkpm55j334u", 1)]] * 3
 
     def test_writers_of_narrow_ids(self, cluster: Cluster, nodes: list[Engine]) -> None:
-        """No transaction of writers on all nodes is lost or doubled, though ids collide between nodes."""
+        """No transaction of writers on all nodes is lost or repeated, although ids collide between nodes."""
         written: dict[int, str] = {}
 
         def write(home: int) -> None:
@@ -202,7 +202,7 @@ class OfClusters:
         assert [self.rows(cluster, node, Line.number, Line.public_id) for node in nodes] == [expected] * 3
 
     def test_migration_beside_writers(self, cluster: Cluster, nodes: list[Engine]) -> None:
-        """Operations on one node, while all nodes write: writers see the refusals of a cluster, and nothing else."""
+        """During a migration on one node, writers on all nodes see only the usual refusals of a cluster."""
         people = People(nodes[0])
         people.create(PEOPLE)
         person = table("person", column("id"), column("name"), column("public_id"))
@@ -240,7 +240,7 @@ class OfClusters:
         people.drop()
 
     def test_writers_while_a_node_is_killed(self, cluster: Cluster, nodes: list[Engine]) -> None:
-        """Every order and every line is there once on all nodes, though one was killed and rejoined."""
+        """Each order and each line is stored once on all nodes, although one node was killed and rejoined."""
         writers = Writers(nodes)
         errors: list[int] = []
         for node in nodes:

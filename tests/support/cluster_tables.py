@@ -1,4 +1,4 @@
-"""A table of parcels, as migrations with cluster keys find it."""
+"""A table of parcels for migrations with cluster keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS = {
 
 
 class Parcels:
-    """A table that was there before, and what its programs write; *name* and *key* may be any."""
+    """An existing table, and the rows that its applications write. It may have any *name* and *key*."""
 
     def __init__(self, engine: Engine, name: str = NAME, key: str = "id") -> None:
         self.engine, self.name, self.key_name = engine, name, key
@@ -38,7 +38,7 @@ class Parcels:
             send(connection, statement)
 
     def create(self) -> None:
-        """Make it, empty."""
+        """Create the table without rows."""
         self.drop()
         self.execute(f"CREATE TABLE {self.quoted} ({self.quoted_key} {KEYS[self.engine.name]}, name varchar(50))")
 
@@ -48,14 +48,14 @@ class Parcels:
     def run(
         self, operation: Callable[..., None], *args: Any, opts: dict[str, Any] | None = None, **options: Any
     ) -> None:
-        """Carry out *operation* as a migration does, which is twice: each step may be run again."""
+        """Run *operation* twice as a migration, because each step must be repeatable."""
         for _ in range(2):
             with self.engine.begin() as connection:
                 context = MigrationContext.configure(connection, opts=opts or {})
                 operation(Operations(context), *args, **options)
 
     def script(self, operation: Callable[..., None], *args: Any, **options: Any) -> None:
-        """Carry out *operation* by way of a script, twice."""
+        """Run *operation* twice as an SQL script."""
         output = io.StringIO()
         opts = {"as_sql": True, "output_buffer": output}
         context = MigrationContext.configure(dialect_name=self.engine.dialect.name, opts=opts)
@@ -64,7 +64,7 @@ class Parcels:
             run_script(self.engine, output.getvalue())
 
     def add(self, **values: Any) -> ClusterKey:
-        """Insert one, and answer its key."""
+        """Insert a parcel, and return its key."""
         key, name = self.rows.c[self.key_name], self.rows.c.name
         with self.engine.begin() as connection:
             connection.execute(insert(self.rows), {"name": "new", **values})

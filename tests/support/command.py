@@ -10,11 +10,11 @@ from click.testing import CliRunner, Result
 from sqlalchemy_public_id.cli.commands import public_id
 
 _APART: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
-"""Keeps the two outputs apart, which Click does by itself from 8.2 on."""
+"""The option that separates stdout and stderr, which Click does by default since 8.2."""
 
 
 def run(*arguments: object, given: str | bytes | None = None) -> Result:
-    """Run the command, with *given* as its input. What is no exit is a traceback, and fails the test."""
+    """Run the command, with *given* as its input. Any exception other than an exit fails the test."""
     words = [str(argument) for argument in arguments]
     result = CliRunner(**_APART).invoke(public_id, words, input=given, prog_name="public-id")
     if result.exception is not None and not isinstance(result.exception, SystemExit):

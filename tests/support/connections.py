@@ -1,4 +1,4 @@
-"""Connections of a server, what they execute, and their end."""
+"""Find and end the connections of a server, and see what they execute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.private_servers import wait_until
 
 
 def own_number(name: str) -> str:
-    """SQL for the number of the connection that executes it."""
+    """Return an SQL expression for the number of the connection that executes it."""
     return "SELECT pg_backend_pid()" if name == "postgresql" else "SELECT connection_id()"
 
 
@@ -25,7 +25,7 @@ def number_of(session: Session | Connection) -> int:
 
 @contextmanager
 def monitor(engine: Engine) -> Iterator[Connection]:
-    """Open a connection that can read the statements of all others, whose bytes need not be text."""
+    """Open a connection that can read the statements of all others, even if these contain bytes that are not text."""
     url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
     own = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with own.connect() as connection:
@@ -35,14 +35,14 @@ def monitor(engine: Engine) -> Iterator[Connection]:
 def processes(connection: Connection) -> list[Any]:
     """Return the connections of MySQL or MariaDB; *connection* is that of :func:`monitor`.
 
-    MySQL refuses to read ``information_schema.processlist`` while another connection sends bytes that are no text
+    MySQL refuses to read ``information_schema.processlist`` while another connection sends bytes that are not text
     (error 3854).
     """
     return list(connection.exec_driver_sql("SHOW PROCESSLIST").all())
 
 
 def is_alive(connection: Connection, number: int) -> bool:
-    """Return True if the server has a connection of that *number*; *connection* is that of :func:`monitor`."""
+    """Return True if the server has the connection *number*; *connection* is that of :func:`monitor`."""
     if connection.dialect.name == "postgresql":
         return bool(connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {number}")))
     return number in [process.Id for process in processes(connection)]

@@ -1,4 +1,4 @@
-"""Models with a public id of each kind, and their DDL as text: for dialects whose databases cannot be had here."""
+"""Models with a public id of each kind, and their DDL as text, for dialects whose databases are not available here."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ FOREIGN_KEYS = "PRIMARY KEY (id), FOREIGN KEY(person_id) REFERENCES person (id)"
 
 
 def sql(ddl: Any, dialect: Dialect, **options: Any) -> str:
-    """The text of *ddl* with every run of white space as one space."""
+    """Return the text of *ddl*, with each run of whitespace replaced by one space."""
     return " ".join(str(ddl.compile(dialect=dialect, **options)).split())

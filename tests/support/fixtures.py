@@ -23,7 +23,7 @@ from sqlalchemy_public_id.alembic import drop_cluster_config
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Threads take turns a hundred times more often than usual."""
+    """Let threads switch a hundred times more often than usual."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(usual / 100)
     yield
@@ -46,7 +46,7 @@ def listen() -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def members(create: Callable[[MetaData], None]) -> None:
-    """The tables of support.members."""
+    """Create the tables of support.members."""
     create(Members.metadata)
 
 
@@ -80,7 +80,7 @@ def new_project(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., Projec
 
 @pytest.fixture
 def project(new_project: Callable[..., Project]) -> Project:
-    """A project whose shop knows its three customers by their keys."""
+    """Make a project with a shop whose three customers have only integer keys."""
     made = new_project()
     made.migrate(old_shop(), "shop")
     made.execute("INSERT INTO customer (name) VALUES ('Ada'), ('Grace'), ('Mary')")
@@ -88,7 +88,7 @@ def project(new_project: Callable[..., Project]) -> Project:
 
 
 def _empty(engine: Engine) -> None:
-    """Remove whatever is in the database, be it from an earlier run."""
+    """Remove everything in the database, even from an earlier run."""
     engine.dispose()
     if engine.name == "sqlite":
         Path(str(engine.url.database)).unlink(missing_ok=True)
@@ -97,7 +97,7 @@ def _empty(engine: Engine) -> None:
         if engine.name == "postgresql":
             connection.execute(text("DROP SCHEMA public CASCADE"))
             connection.execute(text("CREATE SCHEMA public"))
-            connection.execute(text("GRANT USAGE ON SCHEMA public TO PUBLIC"))  # as PostgreSQL creates it
+            connection.execute(text("GRANT USAGE ON SCHEMA public TO PUBLIC"))  # the default of PostgreSQL
         if engine.name in {"mysql", "mariadb"}:
             connection.execute(text("SET FOREIGN_KEY_CHECKS = 0"))
             for name in inspect(connection).get_table_names():
@@ -107,7 +107,7 @@ def _empty(engine: Engine) -> None:
 
 @pytest.fixture
 def parcels(engine: Engine) -> Iterator[Parcels]:
-    """The table, empty; it is gone after the test, with what operations have left."""
+    """Create the table without rows; after the test, drop it and everything that operations left behind."""
     made = Parcels(engine)
     made.create()
     yield made
@@ -119,7 +119,7 @@ def parcels(engine: Engine) -> Iterator[Parcels]:
 
 @pytest.fixture
 def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
-    """Make a table of so many people, with more columns and constraints; it is gone after the test."""
+    """Create a table of people, with more columns and constraints; it is dropped after the test."""
     made: list[People] = []
 
     def make(rows: int = 3, more: str = "", after: str = "", **options: Any) -> People:
@@ -135,5 +135,5 @@ def new_people(engine: Engine) -> Iterator[Callable[..., People]]:
 
 @pytest.fixture
 def table(new_people: Callable[..., People]) -> People:
-    """An empty table of people, which a test may create again."""
+    """Create an empty table of people, which a test may create again."""
     return new_people(0)

@@ -1,4 +1,4 @@
-"""Work in threads and in forked children."""
+"""Run work in threads and in forked children."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ignore_fork_warning = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarni
 """Python warns of a fork in a process with threads, which pytest's plugins may have."""
 
 LONGEST = 60
-"""Seconds after which a child or a thread hangs."""
+"""Seconds after which a child or a thread counts as hanging."""
 
 
 def machine() -> int:
-    """A machine id of this process."""
+    """Return a machine id for this process."""
     return os.getpid() % 1024
 
 
 def fork(work: Callable[[], list[str]]) -> Callable[[], list[str]]:
-    """Begin *work* in a forked child; return the function that waits for the child, and returns its answer."""
-    file = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by answer()
+    """Start *work* in a forked child; return a function that waits for the child and returns its result."""
+    file = tempfile.TemporaryFile("w+")  # noqa: SIM115  answer() closes it
     child = os.fork()
     if child == 0:
         status = 1
@@ -46,12 +46,12 @@ def fork(work: Callable[[], list[str]]) -> Callable[[], list[str]]:
 
 
 def in_child(work: Callable[[], list[str]]) -> list[str]:
-    """Return what *work* answers in a forked child."""
+    """Return the result of *work* in a forked child."""
     return fork(work)()
 
 
 def in_threads(count: int, work: Callable[[], list[str]]) -> list[list[str]]:
-    """Return what *work* answers in each of *count* threads, which begin at once."""
+    """Return the results of *work* in *count* threads, which begin at the same time."""
     answers: list[list[str]] = []
     together = threading.Barrier(count)
 

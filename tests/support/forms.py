@@ -1,4 +1,4 @@
-"""Forms with a column of every type, and whether the comparison of ``insert_once()`` takes two values for the same."""
+"""Forms with a column of every type, to test which values ``insert_once()`` considers equal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FIRST = "izkpm55j334u"
 
 
 class Folded(TypeDecorator[str]):
-    """A text that the database changes on its way in."""
+    """A text that the database changes on INSERT."""
 
     impl = String(40)
     cache_ok = True
@@ -53,7 +53,7 @@ class Folded(TypeDecorator[str]):
 
 
 class Named(TypeDecorator[str]):
-    """A number in the database, a text in the program."""
+    """A number in the database, a string in Python."""
 
     impl = Integer
     cache_ok = True
@@ -66,7 +66,7 @@ class Named(TypeDecorator[str]):
 
 
 class Packed(TypeDecorator[UUID]):
-    """A UUID in the program, bytes in the database."""
+    """A UUID in Python, bytes in the database."""
 
     impl = LargeBinary(16)
     cache_ok = True
@@ -79,7 +79,7 @@ class Packed(TypeDecorator[UUID]):
 
 
 class Absolute(TypeDecorator[float]):
-    """A type of the program for a number, which changes what it is given."""
+    """An application's type for numbers, which changes values on the way to the database."""
 
     impl = Float
     cache_ok = True
@@ -150,7 +150,7 @@ class Form(PublicIdMixin, Base):
 
 
 class Special(PublicIdMixin, Base):
-    """Columns of PostgreSQL."""
+    """A model with the column types of PostgreSQL."""
 
     __tablename__ = "special"
     ticket: Mapped[Any | None] = mapped_column(Uuid)
@@ -161,7 +161,7 @@ class Special(PublicIdMixin, Base):
 
 
 def is_repetition(db: Session, attribute: str, first: Any, again: Any) -> bool:
-    """Whether a second insert with *again* is a repetition of one with *first*."""
+    """Return True if a second insert with *again* counts as a repetition of one with *first*."""
     model = Form if hasattr(Form, attribute) else Special
     db.execute(delete(model))
     insert_once(db, model(public_id=FIRST, **{attribute: first}))
@@ -172,6 +172,6 @@ def is_repetition(db: Session, attribute: str, first: Any, again: Any) -> bool:
         insert_once(db, model(public_id=FIRST, **{attribute: again}))
     except IdempotencyConflict as conflict:
         differing = conflict.differing
-    assert db.scalar(select(func.count()).select_from(model)) == 1  # the transaction goes on
+    assert db.scalar(select(func.count()).select_from(model)) == 1  # the transaction is still usable
     assert differing in ((), (attribute,))
     return not differing

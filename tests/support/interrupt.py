@@ -1,4 +1,4 @@
-"""An error in the middle of the work: at one of the statements that an engine sends."""
+"""Raise an error at one of the statements that an engine sends."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def interrupted(
     when: When = "before",
     only: tuple[str, ...] = ("",),
 ) -> Iterator[list[str]]:
-    """Raise *error* at the statement *number*, counted from 1; yield the statements so far, this one included.
+    """Raise *error* at the statement *number*, counted from 1; yield the statements so far, including this one.
 
-    *only* statements that begin with one of these words count.
+    Only statements that begin with one of the words in *only* count.
 
-    ``"between"`` raises it before SQLAlchemy gets the statement, as a signal in the caller's own code does: the
-    connection stays. ``"before"`` raises it in the place of the driver, and ``"after"`` when the statement has taken
-    effect: SQLAlchemy drops the connection then, if *error* is none of :class:`Exception`. Statements that a retry
-    gives to the driver by itself count for these two only.
+    ``"between"`` raises it before SQLAlchemy gets the statement, like a signal in the caller's own code: the
+    connection stays open. ``"before"`` raises it instead of calling the driver, and ``"after"`` when the statement has
+    taken effect: SQLAlchemy then invalidates the connection, unless *error* is an :class:`Exception`. Statements that
+    a retry passes directly to the driver count only for these two.
     """
     sent: list[str] = []
 
@@ -58,7 +58,7 @@ def interrupted(
 
     with pytest.MonkeyPatch.context() as patch:
         if when == "between":
-            for name in ("execute", "scalar", "exec_driver_sql"):  # what else executes calls one of these
+            for name in ("execute", "scalar", "exec_driver_sql"):  # all other methods that execute call one of these
                 patch.setattr(Connection, name, between(getattr(Connection, name)))
         else:
             for name in ("do_execute", "do_executemany", "do_execute_no_params"):

@@ -1,4 +1,4 @@
-"""A table of invoices whose column of public ids is as a model of the library has it, or has a defect."""
+"""A table of invoices whose public id column is as the library declares it, or has a defect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NewInvoices: TypeAlias = Callable[..., Table]
 
 @pytest.fixture
 def new_invoices(engine: Engine, create: Callable[[MetaData], None]) -> NewInvoices:
-    """Create the table, faultless but for what the arguments say, with three ids or those of *rows*."""
+    """Create the table, with the defects that the arguments name, and with three ids or those of *rows*."""
 
     def make(
         *rest: Any,

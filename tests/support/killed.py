@@ -1,4 +1,4 @@
-"""A migration in a process of its own, which can be killed."""
+"""Run a migration in a separate process, which can be killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONTEXT.set_forkserver_preload(["pymysql", "psycopg", "sqlalchemy_public_id.ale
 
 
 def in_batches_of(size: int) -> None:
-    """Let the backfill make small batches, and many."""
+    """Make the backfill use many small batches."""
     original = backfill._Backfill.__init__
 
     def init(self: Any, *arguments: Any, **options: Any) -> None:
@@ -30,7 +30,7 @@ def in_batches_of(size: int) -> None:
 
 
 def migrate(url: URL, operation: str, options: dict[str, Any], batch: int | None = None) -> None:
-    """Run in the child: do *operation*."""
+    """Run *operation*, in the child."""
     if batch is not None:
         in_batches_of(batch)
     engine = create_engine(url, poolclass=NullPool)
@@ -39,14 +39,14 @@ def migrate(url: URL, operation: str, options: dict[str, Any], batch: int | None
 
 
 def start(*arguments: Any, **options: Any) -> Any:
-    """Begin :func:`migrate` in a child."""
+    """Start :func:`migrate` in a child."""
     child = _CONTEXT.Process(target=migrate, args=arguments, kwargs=options)
     child.start()
     return child
 
 
 def survives(*arguments: Any, **options: Any) -> bool:
-    """Run :func:`migrate` in a child; whether it came to its end."""
+    """Run :func:`migrate` in a child; return True if it completes."""
     child = start(*arguments, **options)
     child.join(60)
     return child.exitcode == 0

@@ -28,7 +28,7 @@ def on_async(*databases: str) -> pytest.MarkDecorator:
 
 
 def since_mariadb(major: int, minor: int, feature: str) -> pytest.MarkDecorator:
-    """Skip the test on an older MariaDB, which has no *feature*."""
+    """Skip the test on older versions of MariaDB, which lack *feature*."""
     return pytest.mark.since_mariadb((major, minor), feature)
 
 
@@ -41,21 +41,21 @@ fast_ways = pytest.mark.skipif(
     not IS_FAST or before_sqlalchemy(2, 0, 29),
     reason="counts statements of a fast way, which is off: it needs names of SQLAlchemy that are not public",
 )
-"""Skip the test without the fast ways (``make public``), and on releases before 2.0.29, which lack a name for them."""
+"""Skip the test without the fast ways (``make public``), and before SQLAlchemy 2.0.29, which lacks a name for them."""
 
 classes_die = pytest.mark.skipif(
     sys.version_info[:2] == (3, 13) and bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     reason="the free-threaded build of Python 3.13 keeps every class for ever",
 )
-"""Skip the test of a class that is gone where none ever goes: https://docs.python.org/3.13/howto/free-threading-python.html."""
+"""Skip the test where classes are never freed: https://docs.python.org/3.13/howto/free-threading-python.html."""
 
 
 def known_defect(part: str, what: str, **options: Any) -> pytest.MarkDecorator:
-    """Expect the test to fail because of a defect that is not mended yet; a test that passes is a failure.
+    """Expect the test to fail because of a known defect; it counts as a failure if it passes.
 
-    Whoever mends the defect removes the mark. ``pytest -rx`` lists them all.
+    Remove the mark when you fix the defect. ``pytest -rx`` lists all marks.
 
-    :param part: the part of the library that has it: "write path", "live tables", "edge" or "house".
+    :param part: the part of the library with the defect: "write path", "live tables", "edge" or "house".
     :param what: what goes wrong, in one sentence.
     """
     return pytest.mark.xfail(reason=f"{part}: {what}", strict=True, **options)

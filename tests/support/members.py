@@ -19,7 +19,7 @@ class TeamId(TypedId, prefix="member_team"): ...
 
 
 class Team(PublicIdMixin[TeamId], Base):
-    """Has typed ids."""
+    """A model with typed ids."""
 
     __tablename__ = "team"
     name: Mapped[str | None] = mapped_column(String(50))
@@ -36,7 +36,7 @@ class User(PublicIdMixin, Base):
 
 
 class Tiny(PublicIdMixin, Base):
-    """Thirty-six ids in all."""
+    """A model with only thirty-six possible ids."""
 
     __tablename__ = "tiny"
     __public_id__ = NanoId(length=1)
@@ -44,7 +44,7 @@ class Tiny(PublicIdMixin, Base):
 
 
 class Link(Base):
-    """Two public ids, one of which has another name for its column."""
+    """A model with two public ids, one of which has another column name."""
 
     __tablename__ = "link"
     id: Mapped[int] = bigint_key()
@@ -61,13 +61,13 @@ class Animal(PublicIdMixin, Base):
 
 
 class Cat(Animal):
-    """In the table of animals."""
+    """A subclass in the table of animals."""
 
     __mapper_args__ = {"polymorphic_identity": "cat"}  # noqa: RUF012
 
 
 class Dog(Animal):
-    """In a table of its own as well."""
+    """A subclass with a joined table."""
 
     __tablename__ = "dog"
     id: Mapped[int] = mapped_column(ForeignKey("animal.id"), primary_key=True)
@@ -76,7 +76,7 @@ class Dog(Animal):
 
 
 class Seat(PublicIdColumnMixin, Base):
-    """Has a key of two columns."""
+    """A model with a composite key of two columns."""
 
     __tablename__ = "seat"
     line: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -1,4 +1,4 @@
-"""A customer and an order, for packages that work with the models of other people."""
+"""A customer and an order, for packages that work with models of an application."""
 
 from __future__ import annotations
 

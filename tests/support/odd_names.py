@@ -1,4 +1,4 @@
-"""Names of tables, columns and schemas that their databases take, and that programs stumble over."""
+"""Names of tables, columns and schemas that databases accept, but that often break programs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NAMES = {
     "characters": "n" * 63,
     "reserved": "order",
 }
-"""By what is odd about them. Each is as long as PostgreSQL takes at most: 63 bytes."""
+"""Oddity → name, of 63 bytes at most, which is the limit of PostgreSQL."""
 
 
 def beside(name: str) -> str:
-    """Return a name that is as odd, and as long at most: for a column of the table *name*."""
+    """Return an equally odd name, at most as long, for a column of the table *name*."""
     return f"{name[1:]}_"

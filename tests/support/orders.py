@@ -30,7 +30,7 @@ class Address(PublicIdMixin, Base):
 
 
 class Shipped:
-    """A mixin with references of its own."""
+    """A mixin with its own references."""
 
     shipping_id: Mapped[int | None] = mapped_column(ForeignKey(Address.id))
     shipping_public_id: Mapped[str | None] = public_ref("shipping")
@@ -52,7 +52,7 @@ class Order(Shipped, PublicIdMixin, Base):
 
 
 class Rush(Order):
-    """A joined-table subclass with a reference more."""
+    """A joined-table subclass with an additional reference."""
 
     __tablename__ = "rush"
     id: Mapped[int] = mapped_column(ForeignKey(Order.id), primary_key=True)
@@ -63,7 +63,7 @@ class Rush(Order):
 
 
 class Node(PublicIdMixin, Base):
-    """Refers to its own table."""
+    """A model that refers to its own table."""
 
     __tablename__ = "node"
     __public_id__ = NanoId(prefix="rfnode")
@@ -78,7 +78,7 @@ ADDRESSES = [f"rfadr_{number:012}" for number in range(3)]
 
 
 def fill(session: Session) -> None:
-    """Add ten customers of ten orders each, whose addresses are given in turn: none, first, second."""
+    """Add ten customers with ten orders each, whose addresses are in turn: none, the first, the second."""
     customers = [Customer(public_id=each, name=f"customer {each[-1]}") for each in CUSTOMERS]
     addresses = [None, *(Address(public_id=each) for each in ADDRESSES[1:])]
     session.add_all([*customers, Address(public_id=ADDRESSES[0])])

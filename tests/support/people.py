@@ -1,4 +1,4 @@
-"""A table of people that was there before public ids, the programs that write to it, and migrations of it."""
+"""A table of people without public ids, the applications that write to it, and its migrations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.exc import IntegrityError
 
 import sqlalchemy_public_id.alembic
-import sqlalchemy_public_id.alembic.toimpl  # noqa: F401  Alembic before 1.18 needs to be told
+import sqlalchemy_public_id.alembic.toimpl  # noqa: F401  registers the operations for Alembic before 1.18
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating import PublicIdColumn
@@ -24,7 +24,7 @@ OF_TARGET = {"format", "unique_name", "collation", "keeps", "server_default"}
 
 
 class People:
-    """The table of one test. *options* are those of the operations, and are given to each."""
+    """The table of one test. *options* are passed to each operation."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class People:
         self.engine = engine
         self.table, self.column, self.schema = table, column, schema
         self.options = options
-        preparer = type(engine.dialect)(paramstyle="named").identifier_preparer  # it does not write % twice
+        preparer = type(engine.dialect)(paramstyle="named").identifier_preparer  # does not double percent signs
         self.name = f"{preparer.quote_schema(schema)}.{preparer.quote(table)}" if schema else preparer.quote(table)
         self.quoted_column = preparer.quote(column)
 
@@ -53,7 +53,7 @@ class People:
     # --- the table
 
     def create(self, rows: int = 100, more: str = "", after: str = "") -> None:
-        """Make it, with so many people, and *more* columns and constraints."""
+        """Create the table with *rows* people, and *more* columns and constraints."""
         key = {"postgresql": "bigserial PRIMARY KEY", "sqlite": "integer PRIMARY KEY AUTOINCREMENT"}.get(
             self.engine.name, "bigint AUTO_INCREMENT PRIMARY KEY"
         )
@@ -62,18 +62,18 @@ class People:
         self.write(rows)
 
     def drop(self) -> None:
-        """Remove it, with what operations may have left beside it."""
+        """Drop the table, and everything that operations may have left beside it."""
         with self.engine.begin() as connection:
             send(connection, f"DROP TABLE IF EXISTS {self.name}")
 
     def write(self, rows: int) -> None:
-        """Insert people, as a program does that knows of no public ids."""
+        """Insert people, like an application that does not know public ids."""
         values = ", ".join(f"('p{number}')" for number in range(rows))
         if values:
             self.execute(f"INSERT INTO {self.name} (name) VALUES {values}")
 
     def written(self, name: str = "old writer") -> str | None:
-        """Insert a row as an old program does, take it away again, and answer its public id."""
+        """Insert a row as an old application does, return its public id, and roll back."""
         with self.engine.connect() as connection:
             for left in reversed(range(50)):  # the default of a narrow format may draw an id that is taken
                 try:
@@ -109,12 +109,12 @@ class People:
 
     @contextmanager
     def migrating(self, **context: Any) -> Iterator[Operations]:
-        """The ``op`` of one migration, on a connection of its own, as env.py of Alembic makes it."""
+        """Provide the ``op`` of one migration, on a separate connection, as in Alembic's env.py."""
         with self.engine.connect() as connection, migrating(connection, **context) as op:
             yield op
 
     def run(self, operation: str, **options: Any) -> None:
-        """One migration that says ``op.<operation>(...)``."""
+        """Run one migration that calls ``op.<operation>(...)``."""
         with self.migrating() as op:
             self.say(op, operation, **options)
 
@@ -125,7 +125,7 @@ class People:
         self.run("add_public_id", **options)
 
     def script(self, *operations: str, **options: Any) -> str:
-        """Return what ``alembic upgrade --sql`` writes for a migration for each of *operations*."""
+        """Return the script that ``alembic upgrade --sql`` writes, with one migration for each of *operations*."""
         output = io.StringIO()
         context = MigrationContext.configure(
             dialect_name=self.engine.dialect.name,
@@ -136,10 +136,10 @@ class People:
                 self.say(Operations(context), operation, **options)
         return output.getvalue()
 
-    # --- what is there in the end
+    # --- the state after the migrations
 
     def check_complete(self, rows: int | None = None) -> None:
-        """All rows have well-formed ids of their own; NULL and duplicates are refused; nothing is left over."""
+        """Check that all ids are valid and distinct, NULL and duplicates are refused, and nothing is left over."""
         ids = self.ids()
         state = self.state()
 
@@ -152,7 +152,7 @@ class People:
             assert self.format.is_valid(self.written())
 
     def check_expanded(self) -> None:
-        """The column allows NULL, is not unique, and old writers fill it."""
+        """Check that the column allows NULL and is not unique, and that old writers fill it."""
         state = self.state()
 
         assert state.exists
@@ -161,12 +161,12 @@ class People:
         self.check_leftovers(makes_ids=self.target.server_default != "none" and self.engine.name != "sqlite")
 
     def check_gone(self) -> None:
-        """Nothing tells that there ever was a public id."""
+        """Check that no trace of the public id is left."""
         assert self.column not in self.columns()
         self.check_leftovers(makes_ids=False)
 
     def check_leftovers(self, *, makes_ids: bool) -> None:
-        """No constraint, default, index or copy is there that should not be."""
+        """Check that no unexpected constraint, default, index or copy is left."""
         state = self.state()
         with self.engine.connect() as connection:
             assert not state.check
@@ -181,20 +181,20 @@ class People:
 
 @contextmanager
 def migrating(connection: Connection, **context: Any) -> Iterator[Operations]:
-    """The ``op`` of one migration on *connection*, in the way that Alembic runs it."""
+    """Provide the ``op`` of one migration on *connection*, as Alembic runs it."""
     migration = MigrationContext.configure(connection, opts={"transaction_per_migration": True, **context})
     with migration.begin_transaction(_per_migration=True):
         yield Operations(migration)
 
 
 def send(connection: Connection, statement: str) -> Any:
-    """Send a statement as it is, percent signs and colons too."""
+    """Send a statement unchanged, including percent signs and colons."""
     return connection.execution_options(no_parameters=True).exec_driver_sql(statement)
 
 
 @contextmanager
 def people(engine: Engine, rows: int = 100, **options: Any) -> Iterator[People]:
-    """A table that is gone after the test."""
+    """Create a table that is dropped after the test."""
     table = People(engine, **options)
     table.create(rows)
     try:

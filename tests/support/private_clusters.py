@@ -1,4 +1,4 @@
-"""Clusters of which every node takes writes, and which a test run starts for itself: Galera, group replication."""
+"""Multi-primary clusters that a test run starts for itself: Galera and MySQL group replication."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Cluster(ABC):
     """Three nodes of one cluster; the first one is node 0."""
 
     ports: ClassVar[int]
-    """How many a node needs. Clients connect to the first of them."""
+    """The number of ports that a node needs. Clients connect to the first of them."""
     user: ClassVar[str | None]
-    """Who runs the servers, where this is root."""
+    """The user that runs the servers if the tests run as root."""
     drivername: ClassVar[str]
     refusals: ClassVar[frozenset[int]]
-    """Errors of a transaction that was undone because that of another node came before it."""
+    """Errors of a transaction that was rolled back because another node's transaction came first."""
     wait_for_all: ClassVar[str]
-    """Has a session wait, before it reads, for all that the cluster has committed."""
+    """The statement that makes a session wait, before it reads, for all commits of the cluster."""
     go_on: ClassVar[str]
-    """Has it wait no more."""
+    """The statement that ends this."""
 
     def __init__(self, programs: dict[str, str], keeper: Keeper, count: int = 3) -> None:
         self._programs = programs
@@ -51,27 +51,27 @@ class Cluster(ABC):
         return range(len(self._ports))
 
     def url(self, node: int) -> URL:
-        """The database ``test`` through *node*."""
+        """Return the URL of the database ``test`` on *node*."""
         return URL.create(self.drivername, "root", host=HOST, port=self._ports[node][0], database="test")
 
     @abstractmethod
     def begin(self) -> None:
-        """Make the database, and start all nodes."""
+        """Create the database, and start all nodes."""
 
     @abstractmethod
     def start(self, node: int, *, alone: bool = False) -> None:
-        """Start *node*, and return before it is ready; *alone* it is a new cluster."""
+        """Start *node*, and return before it is ready. With *alone*, it bootstraps a new cluster."""
 
     @abstractmethod
     def is_ready(self, node: int) -> bool:
-        """Return True if *node* takes statements, and knows all that the cluster knows."""
+        """Return True if *node* accepts statements, and is synchronized with the cluster."""
 
     @abstractmethod
     def size(self, node: int) -> int:
-        """How many nodes *node* sees."""
+        """Return the number of nodes that *node* sees."""
 
     def kill(self, node: int) -> None:
-        """``kill -9``."""
+        """Kill *node*, as with ``kill -9``."""
         self._keeper.kill(self._pids.pop(node))
 
     def wait(self, node: int) -> None:
@@ -83,7 +83,7 @@ class Cluster(ABC):
             raise NotReady(f"{name} has ended\n{self.log(node).read_text(errors='replace')[-3000:]}")
 
     def log(self, node: int) -> Path:
-        """What *node* has said."""
+        """Return the path of the log of *node*."""
         return self._keeper.folder / f"node{node}.log"
 
     def _folder(self, node: int) -> Path:
@@ -103,14 +103,14 @@ class Galera(Cluster):
     wait_for_all, go_on = "SET SESSION wsrep_sync_wait = 1", "SET SESSION wsrep_sync_wait = 0"
 
     def begin(self) -> None:
-        # the first one alone, the others copy it (SST by rsync)
+        # the first node starts alone, and the others copy it (SST by rsync)
         first = self._folder(0)
         install = [self._programs["mariadb-install-db"], "--no-defaults", f"--datadir={first}", "--skip-test-db"]
         install += ["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]
         run(install + ["--user=mysql"] * (not os.geteuid()), None)
         users = self._keeper.folder / "users.sql"
         users.write_text(
-            "FLUSH PRIVILEGES;\n"  # --bootstrap knows no users before
+            "FLUSH PRIVILEGES;\n"  # with --bootstrap, there are no users before this
             f"CREATE USER IF NOT EXISTS root@'{HOST}' IDENTIFIED BY '';\n"
             f"GRANT ALL ON *.* TO root@'{HOST}' WITH GRANT OPTION;\n"
             "CREATE DATABASE IF NOT EXISTS test;\n"
@@ -122,7 +122,7 @@ class Galera(Cluster):
         self.wait(0)
         for node in self.nodes[1:]:
             self.start(node)
-        for node in self.nodes[1:]:  # whoever finds the donor busy asks again
+        for node in self.nodes[1:]:  # a node that finds the donor busy asks again
             self.wait(node)
 
     def start(self, node: int, *, alone: bool = False) -> None:
@@ -135,7 +135,7 @@ class Galera(Cluster):
             "gmcast.listen_addr": f"tcp://{HOST}:{group}",
             "ist.recv_addr": f"{HOST}:{ist}",
             "gcache.size": "16M",
-            # who is gone is given up after seconds, not minutes, and a busy machine is not gone
+            # a lost node is given up after seconds, not minutes, but a node on a busy machine is not
             "evs.suspect_timeout": "PT3S",
             "evs.inactive_timeout": "PT8S",
             "pc.recovery": "false",
@@ -179,7 +179,7 @@ class Galera(Cluster):
 
 
 class GroupReplication(Cluster):
-    """MySQL servers with group replication, of which each one is a primary."""
+    """MySQL servers with group replication in multi-primary mode."""
 
     ports, user, drivername = 2, None, "mysql+pymysql"
     refusals = frozenset({1180, 1213, 3101})
@@ -200,7 +200,7 @@ class GroupReplication(Cluster):
         )
         made = [f"--datadir={first}", "--initialize-insecure", f"--init-file={users}", "--skip-log-bin"]
         run([*self._mysqld(), *made], None)
-        (first / "auto.cnf").unlink()  # the identity of a server
+        (first / "auto.cnf").unlink()  # the UUID of a server
         for node in self.nodes[1:]:
             run(["cp", "-a", f"{first}/.", str(self._folder(node))], None)
         for node in self.nodes:
@@ -224,12 +224,12 @@ class GroupReplication(Cluster):
             "gtid-mode": "ON",
             "enforce-gtid-consistency": "ON",
             "log-bin": "binlog",
-            # with 0, a killed node has lost rows of which its binary log says that they are there
+            # with 0, a killed node loses rows that its binary log contains
             "innodb-flush-log-at-trx-commit": 2,
             "sync-binlog": 0,
             "innodb-buffer-pool-size": "32M",
             "max-connections": 80,
-            "super-read-only": "ON",  # until it has joined: what it wrote alone would keep it out of the group
+            "super-read-only": "ON",  # until it has joined, because its own writes would keep it out of the group
             "plugin-load-add": "group_replication.so",
             "loose-group-replication-group-name": self._group,
             "loose-group-replication-local-address": f"{HOST}:{group}",
@@ -265,7 +265,7 @@ class GroupReplication(Cluster):
 
 @contextmanager
 def running(kind: type[C], programs: dict[str, str]) -> Iterator[C]:
-    """A cluster of three nodes, all ready."""
+    """Start a cluster of three nodes, and wait until all are ready."""
     keeper = Keeper(kind.__name__.lower())
     try:
         cluster = kind(programs, keeper)

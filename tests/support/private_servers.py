@@ -1,7 +1,7 @@
-"""Servers of several nodes that a test run starts for itself and always stops; ``tools/nodes`` has their programs.
+"""Servers that a test run starts for itself and always stops; ``tools/nodes`` installs their programs.
 
-Each server is a process group of its own. A keeper, which is a process too, ends them and removes their folder as soon
-as the test run closes its pipe to it: at the end of the tests, or because the run was killed.
+Each server has its own process group. A separate process, the keeper, ends them and removes their folder as soon as
+the test run closes its pipe to the keeper: at the end of the tests, or because the run was killed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlalchemy.pool import NullPool
 
 HOST = "127.0.0.1"
 PATIENCE = 120
-"""Seconds until a server that does not come up is given up, on a slow and busy machine."""
+"""Seconds to wait for a server to start, on a slow and busy machine."""
 
 _KEEPER = """
 import os, shutil, signal, sys, time
@@ -67,14 +67,14 @@ _given: set[int] = set()
 
 
 class NotReady(RuntimeError):
-    """A server did not come up; the message ends with its log."""
+    """A server did not start; the message ends with its log."""
 
 
 class Keeper:
-    """A folder and the processes that work in it, neither of which outlives the test run."""
+    """A folder and the processes that work in it; both are removed at the end of the test run."""
 
     def __init__(self, name: str) -> None:
-        # not pytest's: its folders are closed to the users that the servers run as
+        # not pytest's tmp_path, which the users that run the servers cannot read
         self.folder = Path(tempfile.mkdtemp(prefix=f"public-id-{name}-"))
         self.folder.chmod(0o755)
         self.children: dict[int, subprocess.Popen[bytes]] = {}
@@ -83,7 +83,7 @@ class Keeper:
         )
 
     def start(self, command: list[str], user: str | None, log: Path, ended_by: signal.Signals) -> int:
-        """Start *command* as *user* (where root must not), and see to it that it ends."""
+        """Start *command*, as *user* if the tests run as root, and make sure that it ends."""
         own = _own_tmp(tempfile.mkdtemp(dir=self.folder))
         with log.open("ab") as out:
             child = subprocess.Popen(
@@ -94,7 +94,7 @@ class Keeper:
         return child.pid
 
     def kill(self, pid: int) -> None:
-        """``kill -9``, for the process and what it has started."""
+        """Kill the process and its children, as with ``kill -9``."""
         os.killpg(pid, signal.SIGKILL)
         self.children.pop(pid).wait()
         self._tell(pid, 0)
@@ -103,7 +103,7 @@ class Keeper:
         return self.children[pid].poll() is not None
 
     def close(self) -> None:
-        """End everything, now."""
+        """End all processes now."""
         assert self._process.stdin is not None
         self._process.stdin.write("end\n")
         self._process.stdin.close()
@@ -118,20 +118,20 @@ class Keeper:
 
 
 def _own_tmp(folder: str) -> dict[str, str]:
-    """The environment of a server: one that starts removes the temporary tables of others from a folder they share."""
+    """Return the environment of a server. In a shared folder, it would remove other servers' temporary tables."""
     Path(folder).chmod(0o1777)
     return {**os.environ, "TMPDIR": folder}
 
 
 def _as(user: str | None) -> dict[str, Any]:
-    """How ``subprocess`` runs something as *user*, where this is root."""
+    """Return the arguments of ``subprocess`` to run a command as *user*, if the tests run as root."""
     return {"user": user, "group": user, "extra_groups": []} if user and not os.geteuid() else {}
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens, below those that the system gives to clients.
+    """Return unused ports, below those that the system gives to clients.
 
-    A node that is killed finds its own ones free when it comes back, and two workers begin far apart.
+    So a node that was killed finds its ports free when it restarts. Two workers begin far apart.
     """
     found: list[int] = []
     for port in (15_000 + (os.getpid() * 97 + each) % 15_000 for each in range(15_000)):
@@ -151,7 +151,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_until(done: Callable[[], bool], what: str, log: Path | None = None, seconds: float = PATIENCE) -> None:
-    """Wait until *done*; say *what* was waited for where it never is."""
+    """Wait until *done* returns True; otherwise, raise an error that says *what* was waited for."""
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() > deadline:
@@ -161,7 +161,7 @@ def wait_until(done: Callable[[], bool], what: str, log: Path | None = None, sec
 
 
 def answer(url: URL, query: str) -> Any:
-    """The first value of *query*, or ``None`` where the server cannot answer now."""
+    """Return the first row of *query*, or ``None`` if the server cannot answer now."""
     engine = create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": 5})
     try:
         with engine.connect() as connection:
@@ -171,12 +171,12 @@ def answer(url: URL, query: str) -> Any:
 
 
 def owner(user: str) -> tuple[Any, Any]:
-    """Who owns the files of a server that runs as *user*, where this is root."""
+    """Return the owner of the files of a server, which is *user* if the tests run as root."""
     return (user, user) if not os.geteuid() else (os.getuid(), os.getgid())
 
 
 def run(command: list[str], user: str | None, stdin: Any = subprocess.DEVNULL) -> None:
-    """Run *command* as *user* to its end."""
+    """Run *command* as *user*, and wait for its end."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, env=_own_tmp(folder), **_as(user))
     if done.returncode:
@@ -195,9 +195,9 @@ def execute(url: URL, statement: str) -> None:
 
 @contextmanager
 def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
-    """So many servers with ``wal_level=logical``, and an empty database ``test`` on each.
+    """Start *count* servers with ``wal_level=logical``, and create an empty database ``test`` on each.
 
-    They are made for tests and nothing else: ``fsync`` is off.
+    They are only for tests, because ``fsync`` is off.
     """
     keeper = Keeper("postgresql")
     try:
@@ -228,7 +228,7 @@ def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
 
 @contextmanager
 def standby(programs: dict[str, str], primary: URL) -> Iterator[URL]:
-    """A replica of *primary* by streaming replication."""
+    """Start a streaming replica of *primary*."""
     keeper = Keeper("standby")
     try:
         folder, [port] = keeper.folder / "data", free_ports(1)
@@ -260,7 +260,7 @@ def standby(programs: dict[str, str], primary: URL) -> Iterator[URL]:
 
 @contextmanager
 def pgbouncer(programs: dict[str, str], server: URL) -> Iterator[tuple[URL, URL]]:
-    """A pooler before a PostgreSQL *server*: its URL for transaction pooling, and that for session pooling."""
+    """Start a pooler for a PostgreSQL *server*; yield its URLs for transaction pooling and for session pooling."""
     keeper = Keeper("pgbouncer")
     try:
         folder, [port] = keeper.folder, free_ports(1)

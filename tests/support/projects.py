@@ -1,4 +1,4 @@
-"""A project with migrations, as its users have one: made by ``alembic init``, and driven by Alembic's commands."""
+"""A user's project with migrations: created by ``alembic init``, and run by Alembic's commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Project:
         self.output = io.StringIO()
         self.config = Config(folder / "alembic.ini", stdout=self.output)
         command.init(self.config, str(self.folder), template=str(TEMPLATES / template))
-        self.config = Config(stdout=self.output, output_buffer=self.output)  # without the file, logging is left alone
+        self.config = Config(stdout=self.output, output_buffer=self.output)  # without the file, logging does not change
         self.config.set_main_option("script_location", str(self.folder))
         self.config.set_main_option("path_separator", "os")
         told = (url or engine.url).render_as_string(hide_password=False)
@@ -36,7 +36,7 @@ class Project:
         self.configure()
 
     def configure(self, options: str = "", before: str = "") -> None:
-        """Let env.py give these *options* to ``context.configure()``, and execute *before* at its beginning."""
+        """Make env.py pass *options* to ``context.configure()``, and execute *before* at its beginning."""
         env = self.folder / "env.py"
         told = (TEMPLATES / "generic" / "env.py").read_text()
         told = told.replace("target_metadata = None", 'target_metadata = config.attributes["metadata"]')
@@ -44,7 +44,7 @@ class Project:
         env.write_text(f"{before}\n{told}")
 
     def revision(self, metadata: MetaData, message: str = "next") -> str:
-        """What ``alembic revision --autogenerate`` writes, all files in order."""
+        """Return the text that ``alembic revision --autogenerate`` writes, of all files in order."""
         return "\n".join(self.files(metadata, message))
 
     def files(self, metadata: MetaData, message: str = "next") -> list[str]:
@@ -68,7 +68,7 @@ class Project:
         path.write_text(f"{head}def upgrade():\n    {upgrade}\n\n\ndef downgrade():\n    {downgrade}\n")
 
     def rewrite(self, old: str, new: str) -> None:
-        """Replace *old* in the revision that has it."""
+        """Replace *old* in the revision that contains it."""
         path = next(path for path in (self.folder / "versions").glob("*.py") if old in path.read_text())
         path.write_text(path.read_text().replace(old, new))
 
@@ -91,11 +91,11 @@ class Project:
         command.downgrade(self.config, to)
 
     def history(self) -> list[str]:
-        """The messages of the revisions, the first one first."""
+        """Return the messages of the revisions, the oldest first."""
         return [str(script.doc) for script in ScriptDirectory.from_config(self.config).walk_revisions()][::-1]
 
     def check(self, metadata: MetaData) -> str | None:
-        """What ``alembic check`` finds: nothing, or the error that tells it."""
+        """Return the error of ``alembic check``, or ``None`` if it finds no differences."""
         self.config.attributes["metadata"] = metadata
         try:
             command.check(self.config)
@@ -110,23 +110,23 @@ class Project:
         return written
 
     def differences(self, metadata: MetaData) -> list[Any]:
-        """What autogenerate finds, whatever revision the database is at."""
+        """Return the differences that autogenerate finds, at any revision of the database."""
         with self.engine.connect() as connection:
             return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
 
 def upgrade_of(written: str) -> list[str]:
-    """The statements of the upgrade in a file that Alembic has *written*."""
+    """Return the statements of the upgrade in a file that Alembic has *written*."""
     return _statements(written.partition("def upgrade()")[2].partition("def downgrade()")[0])
 
 
 def downgrade_of(written: str) -> list[str]:
-    """The statements of its downgrade."""
+    """Return the statements of the downgrade in a file that Alembic has *written*."""
     return _statements(written.partition("def downgrade()")[2])
 
 
 def _statements(function: str) -> list[str]:
-    """Return each statement in one line."""
+    """Return the statements, each on one line."""
     statements, begun = list[str](), ""
     for line in map(str.strip, function.splitlines()[1:]):
         if not line or line.startswith("#"):

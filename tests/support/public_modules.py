@@ -1,4 +1,4 @@
-"""The modules whose names are public: SECURITY.md lists them, the reference shows them."""
+"""The modules whose names are public. SECURITY.md lists them, and the reference documents them."""
 
 PUBLIC = [
     "",

@@ -1,4 +1,4 @@
-"""Customers, and orders with everything that an order is linked with."""
+"""Customers and orders, with all objects that an order is related to."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Line(PublicIdMixin, Base):
 
 
 class Voucher(PublicIdMixin, Base):
-    """Its customer can never be ``None``, nor for a moment."""
+    """A model whose customer must never be ``None``, not even temporarily."""
 
     __tablename__ = "voucher"
     number: Mapped[str] = mapped_column(String(50))
@@ -98,7 +98,7 @@ class Voucher(PublicIdMixin, Base):
 
 
 class Note(PublicIdMixin, Base):
-    """Knows its customer by public id as well."""
+    """A model that also has a reference to its customer."""
 
     __tablename__ = "note"
     customer_id: Mapped[int] = mapped_column(ForeignKey(Customer.id))
@@ -113,7 +113,7 @@ def stored(engine: Engine, model: Any = Order) -> list[str]:
 
 
 def differing(session: Session, obj: object, **options: Any) -> tuple[str, ...]:
-    """Return in which attributes *obj* differs from the row that has its id."""
+    """Return the attributes in which *obj* differs from the row with its id."""
     with pytest.raises(IdempotencyConflict) as caught:
         insert_once(session, obj, **options)
     return caught.value.differing

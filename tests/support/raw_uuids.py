@@ -1,4 +1,4 @@
-"""UUIDs as programs without this library store them, and the formats that read them."""
+"""UUIDs as applications without this library store them, and the formats that read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy_public_id.formats import Format
 
 
 class RawUuid(TypeDecorator[uuid.UUID]):
-    """The 16 bytes, as programs without a type of their database store them; UUID on PostgreSQL."""
+    """A UUID as 16 bytes, for databases without a UUID type; UUID on PostgreSQL."""
 
     impl = LargeBinary
     cache_ok = True
@@ -35,8 +35,8 @@ HEX, HYPHENATED = Uuid4(encoding="hex", storage="text"), Uuid4(encoding="hyphena
 
 
 def type_of_uuid(engine: Engine) -> str:
-    """Return the type of a column of SQLAlchemy's ``Uuid()``: on MariaDB, it depends on SQLAlchemy's version."""
-    with engine.connect() as connection:  # the dialect learns the version of the server
+    """Return the column type of SQLAlchemy's ``Uuid()``, which depends on SQLAlchemy's version on MariaDB."""
+    with engine.connect() as connection:  # so that the dialect knows the version of the server
         return Uuid().compile(connection.dialect)
 
 

@@ -1,4 +1,4 @@
-"""An operation that is refused: its obstacles, and that it has changed nothing."""
+"""Check that an operation is refused, and that it has changed nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy_public_id.errors import MigrationRefused
 
 
 def everything(people: People, reader: Engine) -> list[Any]:
-    """What the catalogs say of the schema, and the rows of the table."""
+    """Return the catalog entries of the schema, and the rows of the table."""
     schema = {"sqlite": "main", "postgresql": "public"}.get(reader.name, str(reader.url.database))
     with reader.connect() as connection:
         return [*dump(connection, schema), *send(connection, f"SELECT * FROM {people.name} ORDER BY id")]
@@ -22,7 +22,7 @@ def everything(people: People, reader: Engine) -> list[Any]:
 def refused(
     people: People, operation: str = "add_public_id", reader: Engine | None = None, **options: Any
 ) -> dict[str, str]:
-    """The obstacles of an operation, by their codes; it has changed nothing that the engine *reader* can see."""
+    """Return code → obstacle of a refused operation, and check that the engine *reader* sees no change."""
     before = everything(people, reader or people.engine)
     with pytest.raises(MigrationRefused) as caught:
         people.run(operation, **options)

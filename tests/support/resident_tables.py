@@ -1,4 +1,4 @@
-"""Tables that outlive a test: CREATE TABLE and DROP TABLE took two thirds of the time of the tests on servers."""
+"""Keep tables between tests, because CREATE TABLE and DROP TABLE took two thirds of the time on servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DDL = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE", "COMMENT", "GRANT", "RE
 
 
 class ResidentTables:
-    """Creates the tables of tests, and keeps those that a second test needs, emptied.
+    """Creates the tables of tests, and keeps them, emptied, if another test needs them.
 
     Kept tables are dropped if a test sends DDL, needs other tables, or creates none. SQLite has a new file for each
     test, so its tables are never kept.
@@ -25,7 +25,7 @@ class ResidentTables:
         self._kept: dict[str, tuple[Engine, MetaData]] = {}
         self._uses: weakref.WeakKeyDictionary[MetaData, int] = weakref.WeakKeyDictionary()
         self._changed: set[str] = set()
-        """Names of dialects whose databases a test sent DDL to."""
+        """The names of the dialects to whose databases a test sent DDL."""
 
     def __enter__(self) -> ResidentTables:
         event.listen(Engine, "before_cursor_execute", self._on_statement)
@@ -37,13 +37,13 @@ class ResidentTables:
 
     @contextmanager
     def of_test(self) -> Iterator[Callable[[Engine, MetaData], None]]:
-        """Give a test the function that creates its tables; empty or drop them in the end."""
+        """Yield the function that creates the tables of a test; empty or drop them afterwards."""
         created: list[tuple[Engine, MetaData]] = []
 
         def create(engine: Engine, metadata: MetaData) -> None:
             others = [other for other, _ in created if other.url == engine.url]
             if not others and self._has(engine, metadata):
-                engine.connect().close()  # as after CREATE TABLE: the dialect is initialized
+                engine.connect().close()  # initializes the dialect, as CREATE TABLE would
             else:
                 if not others:
                     self.drop(engine.name)
@@ -63,7 +63,7 @@ class ResidentTables:
                 metadata.drop_all(engine)
 
     def drop(self, database: str | None = None) -> None:
-        """Drop the tables that are kept, of one database or of all."""
+        """Drop the kept tables of one database or of all."""
         for name in [database] if database is not None else list(self._kept):
             if name in self._kept:
                 engine, metadata = self._kept.pop(name)
@@ -82,7 +82,7 @@ class ResidentTables:
         try:
             with self._kept[engine.name][0].begin() as connection:
                 _empty(connection, metadata)
-        except DBAPIError:  # a trigger that forbids it, say
+        except DBAPIError:  # for example, a trigger forbids it
             return False
         self._changed.discard(engine.name)
         return True
@@ -93,7 +93,7 @@ class ResidentTables:
 
 
 def _is_plain(metadata: MetaData) -> bool:
-    """Return True if CREATE TABLE is all that made the tables, and their keys begin at 1."""
+    """Return True if the tables need only CREATE TABLE, and their keys begin at 1."""
     return not any(table.dispatch.after_create or _begins_elsewhere(table) for table in metadata.tables.values())
 
 
@@ -105,9 +105,9 @@ def _begins_elsewhere(table: Table) -> bool:
 
 
 def _empty(connection: Connection, metadata: MetaData) -> None:
-    """Delete all rows, and let the keys begin at 1 again."""
+    """Delete all rows, and restart the keys at 1."""
     quote = connection.dialect.identifier_preparer.format_table
-    if connection.dialect.name in ("mysql", "mariadb"):  # they refuse to delete a row and the one that it refers to
+    if connection.dialect.name in ("mysql", "mariadb"):  # they refuse to delete rows that refer to each other
         connection.exec_driver_sql("SET FOREIGN_KEY_CHECKS = 0")
     for table in reversed(metadata.sorted_tables):
         connection.execute(table.delete())

@@ -1,4 +1,4 @@
-"""Transactions that are run again, as the guide "Several nodes" shows it."""
+"""Retry transactions, as the guide "Several nodes" shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_transaction(
     timeout: float = 30.0,
     idempotent: bool = False,
 ) -> T:
-    """Call *fn* in a transaction, commit it, and return the result; run all of it again after a retryable error."""
+    """Call *fn* in a transaction, commit it, and return the result; repeat all of it after a retryable error."""
 
     def once() -> T:
         with session_factory() as session, session.begin():

@@ -1,4 +1,4 @@
-"""Users of a server who may do little."""
+"""Users of a server with few privileges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 
 @contextmanager
 def user_with(engine: Engine, rights: str, *tables: str) -> Iterator[URL]:
-    """Make a user who has these *rights* to *tables*, and no others; yield the URL of the database for this user."""
+    """Create a user with only these *rights* on *tables*; yield the URL of the database for this user."""
     name = f"public_id_user_{os.getpid()}"
     is_postgresql = engine.name == "postgresql"
     user = name if is_postgresql else f"{name}@'%'"

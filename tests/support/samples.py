@@ -1,4 +1,4 @@
-"""Sample databases of PostgreSQL and MySQL that people know: their schemas from tests/data, with rows of our own."""
+"""Well-known sample databases of PostgreSQL and MySQL: their schemas from tests/data, with rows of our own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlalchemy.types import NullType
 
 DATA = Path(__file__).parents[1] / "data"
 ROWS = 200
-"""The rows of each table; TINYINT ends at 255."""
+"""The number of rows in each table, fewer than 256 because of TINYINT."""
 PARTITIONED = "payment"
 FILLED_BY_TRIGGERS = {"film_text"}
 
@@ -52,9 +52,9 @@ def run(connection: Connection, statement: str) -> Any:
 
 
 def fill(connection: Connection, metadata: MetaData, first: int = 0, count: int = ROWS) -> None:
-    """Insert *count* rows into each table, as a program does that knows the columns of *metadata* only."""
+    """Insert *count* rows into each table, like an application that knows only the columns of *metadata*."""
     if connection.dialect.name != "postgresql":
-        run(connection, "SET FOREIGN_KEY_CHECKS = 0")  # stores have managers, and managers have stores
+        run(connection, "SET FOREIGN_KEY_CHECKS = 0")  # stores and their managers refer to each other
     for table in sorted(metadata.sorted_tables, key=lambda table: table.name == PARTITIONED):  # its partitions refer
         if table.name not in FILLED_BY_TRIGGERS and not table.name.startswith(f"{PARTITIONED}_"):
             connection.execute(insert(table), [_row(table, at) for at in range(first, first + count)])
@@ -65,7 +65,7 @@ def _row(table: Table, at: int) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for column in table.columns:
         if column is table.autoincrement_column or isinstance(column.type, TSVECTOR):
-            continue  # the database counts, or a trigger writes it
+            continue  # the database or a trigger generates it
         number = at
         if column.foreign_keys and column.name != references[0]:
             number = at * 3 % ROWS
@@ -114,11 +114,11 @@ _CALLS = {
     "film_in_stock": "(SELECT film_in_stock(1, 1)) called",
     "get_customer_balance": "(SELECT get_customer_balance(1, '2023-01-01')) called",
 }
-"""Function → what calls it, and those that it calls."""
+"""Function → the element of FROM that calls it, and with it the functions that it calls."""
 
 
 def read_views(connection: Connection) -> Rows:
-    """Read all views, and call functions. Rows have no order here, nor do the names that GROUP_CONCAT joins."""
+    """Read all views, and call functions. Rows are sorted, and so are the names that GROUP_CONCAT joins."""
     found: Rows = {}
     functions = "SELECT ROUTINE_NAME FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA IN ('public', DATABASE())"
     if connection.dialect.name == "postgresql":
@@ -161,7 +161,7 @@ WHERE ROUTINE_SCHEMA = DATABASE() ORDER BY 1
 
 
 def catalog(connection: Connection) -> list[str]:
-    """Return what the catalogs know of the schema, without Alembic's table and the counters."""
+    """Return the catalog entries of the schema, without Alembic's table and the counters."""
     on_postgresql = connection.dialect.name == "postgresql"
     queries = (_OF_POSTGRESQL if on_postgresql else _OF_MYSQL).split(";")
     lines = [repr(row) for query in queries for row in run(connection, query)]

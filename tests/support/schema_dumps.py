@@ -1,4 +1,4 @@
-"""Everything that the catalogs say of a schema, line by line, and the rows of its tables."""
+"""All catalog entries of a schema, line by line, and the rows of its tables."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _POSTGRESQL = [
 ]
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 _INTRODUCER = re.compile(r"\b_\w+(?=')")
-"""``_latin1'x'``: each change of a table lets MySQL write the literals of a CHECK again, in another charset."""
+"""``_latin1'x'``: with each change of a table, MySQL rewrites the literals of a CHECK in another charset."""
 
 
 def dump(connection: Connection, schema: str) -> list[str]:
-    """Return the definitions of *schema* and the rows of its tables, in an order of their own."""
+    """Return the definitions of *schema* and the rows of its tables, in a fixed order."""
     read = {"sqlite": _of_sqlite, "postgresql": _of_postgresql}.get(connection.dialect.name, _of_mysql)
     return sorted(read(connection, schema))
 
 
 def without_ids(lines: list[str]) -> list[str]:
-    """Return the *lines* that say nothing of a public id."""
+    """Return the *lines* that do not mention a public id."""
     return [line for line in lines if "public_id" not in line.lower()]
 
 

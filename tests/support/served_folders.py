@@ -1,4 +1,4 @@
-"""A folder that is served to a browser."""
+"""Serve a folder to a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve *folder* until the end of the block, under the address that is returned."""
+    """Serve *folder* until the end of the block; yield its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"

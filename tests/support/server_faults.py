@@ -1,4 +1,4 @@
-"""Errors of a real server at one statement: the connection is lost, or the statement is refused."""
+"""Provoke errors of a real server at one statement: a lost connection, or a refused statement."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sqlalchemy.pool import NullPool
 from support.people import send
 
 _REFUSED = {"lock timeout": ("55P03", 1205), "deadlock": ("40P01", 1213), "serialization": ("40001", 1213)}
-"""Trouble → SQLSTATE of PostgreSQL, and number of MySQL and MariaDB."""
+"""Trouble → SQLSTATE of PostgreSQL, and error number of MySQL and MariaDB."""
 
 _administrators: dict[str, Connection] = {}
 
 
 def lose(engine: Engine, cursor: Any) -> NoReturn:
-    """End the connection of *cursor* and what it has begun; raise the error of the driver for it."""
+    """End the connection of *cursor* and its transaction; raise the driver's error for this."""
     connection = cursor.connection
     if engine.name == "sqlite":
-        cursor.execute("")  # its statement would keep the locks of a connection that is closed
+        cursor.execute("")  # an open statement would keep the locks of the closed connection
         connection.rollback()
         connection.close()
     elif engine.name == "postgresql":
@@ -31,20 +31,20 @@ def lose(engine: Engine, cursor: Any) -> NoReturn:
 
 
 def refuse(engine: Engine, cursor: Any, trouble: str) -> NoReturn:
-    """Let the server refuse a statement: it aborts the transaction as it does after the real error."""
+    """Make the server refuse a statement, and abort the transaction as after the real error."""
     sqlstate, number = _REFUSED[trouble]
     if engine.name == "sqlite":
         raise sqlite3.OperationalError("database is locked")
     if engine.name == "postgresql":
         cursor.execute(f"DO $$ BEGIN RAISE 'refused by a test' USING ERRCODE = '{sqlstate}'; END $$")
     if trouble == "deadlock":
-        cursor.execute("ROLLBACK")  # what MySQL and MariaDB do at a deadlock
+        cursor.execute("ROLLBACK")  # as MySQL and MariaDB do after a deadlock
     cursor.execute(f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'refused by a test'")
     raise AssertionError("the statement has not failed")
 
 
 def administrator(engine: Engine) -> Connection:
-    """Return a connection of its own to the server of *engine*, which all tests of this process share."""
+    """Return a separate connection to the server of *engine*, which all tests of this process share."""
     url = engine.url if engine.name == "postgresql" else engine.url.update_query_dict({"charset": "latin1"})
     name = url.render_as_string(hide_password=False)
     if name not in _administrators:

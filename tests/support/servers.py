@@ -1,7 +1,7 @@
-"""The databases that the tests run on: found, not assumed.
+"""Find the databases that the tests run on.
 
-Looked for in this order: ``PUBLIC_ID_TEST_URLS`` (comma separated), servers on the usual ports of this machine, and
-containers where a Docker engine answers. SQLite needs no server.
+They are searched in this order: ``PUBLIC_ID_TEST_URLS`` (comma separated), servers on the usual ports of this machine,
+and containers if a Docker engine answers. SQLite needs no server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DRIVERS = {
     "mysql": ("pymysql", "aiomysql", "asyncmy"),
     "mariadb": ("pymysql", "aiomysql", "asyncmy"),
 }
-"""Database → drivers. The same driver on two databases is one driver of the seven."""
+"""Database → drivers. A driver that serves two databases counts once among the seven."""
 
 ASYNC_DRIVERS = [
     (database, driver)
@@ -38,7 +38,7 @@ ASYNC_DRIVERS = [
 """Pairs of database and asynchronous driver."""
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) and "TMPDIR" not in os.environ else None
-"""The folder of SQLite files: in memory, if the system has such a folder and no other is set."""
+"""The folder of SQLite files: one in memory, if the system has one and no other folder is set."""
 
 SYNC = {"sqlite": "sqlite", "postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 
@@ -59,7 +59,7 @@ class Server:
     source: str
 
     def url_for(self, driver: str) -> URL:
-        """The URL that reaches this server through *driver*."""
+        """Return the URL that reaches this server through *driver*."""
         name = "psycopg" if driver == "psycopg_async" else driver
         return self.url.set(drivername=self.database if driver == "sqlite" else f"{self.database}+{name}")
 
@@ -68,13 +68,13 @@ _wanted: set[str] = set(DRIVERS)
 
 
 def restrict(databases: Iterable[str]) -> None:
-    """Look for these databases only."""
+    """Search only for these databases."""
     _wanted.intersection_update(databases)
 
 
 @cache
 def servers() -> dict[str, Server]:
-    """Database → server, for all that were found."""
+    """Return database → server, for all databases that were found."""
     found = {"sqlite": _sqlite()}
     usual_urls = {database: url for database, url in _USUAL.items() if database in _wanted}
     named = [url.strip() for url in os.environ.get("PUBLIC_ID_TEST_URLS", "").split(",") if url.strip()]
@@ -93,7 +93,7 @@ def servers() -> dict[str, Server]:
 
 
 def report(required: bool) -> list[str]:
-    """What was found and what was not, as the lines of a table."""
+    """Return the lines of a table of the databases that were found, and of those that were not."""
     lines = [f"{'database':<12}{'version':<26}{'drivers':<34}found"]
     for database, drivers in DRIVERS.items():
         server = servers().get(database)
@@ -115,7 +115,7 @@ def _sqlite() -> Server:
 
 
 def _answering(database: str, url: URL, source: str) -> Server | None:
-    """The server at *url*, if it answers and is what its URL says: MariaDB and MySQL look alike from afar."""
+    """Return the server at *url*, if it answers and is the right database: MariaDB and MySQL share a protocol."""
     arguments: dict[str, Any] = {"connect_timeout": 3} if database != "sqlite" else {}
     try:
         engine = create_engine(url, connect_args=arguments)
@@ -148,7 +148,7 @@ _containers: list[Any] = []
 
 
 def _container(database: str) -> Server | None:
-    """A server in a container, where a Docker engine answers; it goes away with the test run."""
+    """Return a server in a container, if a Docker engine answers; the container ends with the test run."""
     if find_spec("testcontainers") is None or not _docker():
         return None
     if database == "postgresql":
@@ -169,6 +169,6 @@ def _container(database: str) -> Server | None:
 
 
 def stop_containers() -> None:
-    """Stop what :func:`servers` started."""
+    """Stop the containers that :func:`servers` started."""
     while _containers:
         _containers.pop().stop()

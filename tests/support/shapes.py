@@ -1,4 +1,4 @@
-"""Models mapped in every way there is. Each has an attribute ``name``, and one or more public ids."""
+"""Models mapped in every possible way. Each has an attribute ``name``, and one or more public ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CrateId(TypedId, prefix="crate", format=NanoId(length=8)): ...
 
 
 Shape = Callable[[], tuple[Any, dict[str, type[str]]]]
-"""Declares a model with an attribute ``name``; gives the model, and its public ids with what type these have."""
+"""A function that declares a model with an attribute ``name``, and returns it with its public ids and their types."""
 
 SHAPES: dict[str, Shape] = {}
 
@@ -88,7 +88,7 @@ AnyId = TypeVar("AnyId", bound=TypedId)
 
 
 class Entity(PublicIdMixin[AnyId], Generic[AnyId]):
-    """A mixin of the program, made from ours."""
+    """An application's mixin that extends ours."""
 
     name: Mapped[str] = mapped_column(String(50))
 
@@ -276,7 +276,7 @@ def column_with_a_weird_name() -> Any:
 
 
 PLACEHOLDER = "%(id)s, [0]" if Version(sqlalchemy.__version__) >= Version("2.0.55") else "%(id), [0]"
-"""Looks like a placeholder. SQLAlchemy took it for one before 2.0.55, in any INSERT on SQLite."""
+"""Looks like a placeholder, and before SQLAlchemy 2.0.55 was taken for one in any INSERT on SQLite."""
 
 
 @shape
@@ -326,6 +326,6 @@ def key_that_was_there_before() -> Any:
 
 
 FOR_SERVERS = ["joined tables", "columns with weirder names", "several public ids", "composite key"]
-"""The shapes whose SQL differs between databases: several tables, names that are quoted, several indexes and keys."""
+"""The shapes whose SQL differs between databases: several tables, quoted names, several indexes and keys."""
 
 assert SHAPES.keys() >= set(FOR_SERVERS)

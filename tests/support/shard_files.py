@@ -1,4 +1,4 @@
-"""Tables in several databases at once."""
+"""Create tables in several databases at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import Engine, MetaData
 
 @contextmanager
 def tables_in(engines: dict[str, Engine], metadata: MetaData) -> Iterator[dict[str, Engine]]:
-    """Have the tables of *metadata*, new ones, in the databases of all *engines*, and drop them in the end."""
+    """Create the tables of *metadata* in the databases of all *engines*, and drop them afterwards."""
     for engine in engines.values():
         metadata.drop_all(engine)
         metadata.create_all(engine)

@@ -1,4 +1,4 @@
-"""Accounts and their notes in several databases, and rows whose key or id tells where they are."""
+"""Accounts and their notes in several databases, and rows whose key or id determines their shard."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Note(PublicIdMixin, Base):
 
 
 class Event(PublicIdMixin, Base):
-    """Has ids that are stored as numbers."""
+    """A model whose ids are stored as numbers."""
 
     __tablename__ = "sharded_event"
     __public_id__ = Uuid7(prefix="shev", encoding="crockford32")
 
 
 class Region(PublicIdColumnMixin, Base):
-    """Has a key that tells its cluster."""
+    """A model whose key contains its cluster."""
 
     __tablename__ = "sharded_region"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
@@ -56,7 +56,7 @@ class Word(PublicIdColumnMixin, Base):
 
 
 class Shards:
-    """Four databases, and what is sent to them."""
+    """Four databases, and the statements that are sent to them."""
 
     def __init__(self, engines: dict[str, Engine]) -> None:
         self.engines = engines
@@ -68,13 +68,13 @@ class Shards:
         return ShardRouter(self.engines, **options)
 
     def asked(self, call: Callable[[], Any]) -> list[str]:
-        """The shards that *call* sends statements to, in order."""
+        """Return the shards that *call* sends statements to, in order."""
         self.sent.clear()
         call()
         return sorted(self.sent)
 
     def holding(self, model: type[Any], public_id: str) -> list[str]:
-        """The shards that have the row."""
+        """Return the shards that have the row."""
         found: list[str] = []
         for name, engine in self.engines.items():
             with Session(engine) as session:
@@ -83,7 +83,7 @@ class Shards:
 
 
 def stored(db: ShardedSession, count: int = 12) -> list[Account]:
-    """Accounts in all shards; those of two shards may have the same key."""
+    """Store accounts in all shards, some with equal keys, and return them."""
     accounts = [Account(public_id=public_id, name=f"account {at}") for at, public_id in enumerate(IDS[:count])]
     db.add_all(accounts)
     db.commit()

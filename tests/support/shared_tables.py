@@ -1,4 +1,4 @@
-"""Tables that are made and filled once for a module, whose tests roll back."""
+"""Tables that are created and filled once for a module, whose tests roll back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EngineOf = Callable[[str, Callable[..., Engine]], Engine]
 
 @contextmanager
 def filled_once(metadata: MetaData, fill: Callable[[Session], None]) -> Iterator[EngineOf]:
-    """Make engines for the tables of *metadata*, which *fill* fills the first time that a database is asked for."""
+    """Make engines for the tables of *metadata*, which *fill* fills when a database is first used."""
     urls: dict[str, URL] = {}
 
     def engine_of(database: str, new_engine: Callable[..., Engine]) -> Engine:
@@ -37,7 +37,7 @@ def filled_once(metadata: MetaData, fill: Callable[[Session], None]) -> Iterator
 
 
 def filled_engine(metadata: MetaData, fill: Callable[[Session], None]) -> Any:
-    """Return the fixture ``engine`` of a module, whose tests share the tables of *metadata*, as :func:`filled_once`."""
+    """Return a fixture ``engine`` for a module whose tests share the tables of *metadata* (:func:`filled_once`)."""
     engines: list[EngineOf] = []
 
     @pytest.fixture

@@ -12,7 +12,7 @@ from sqlalchemy_public_id.tokens import Token, token_column
 
 
 def old_shop() -> MetaData:
-    """Customers and their orders, known by their keys."""
+    """Return the tables of customers and orders, which have only integer keys."""
 
     class Base(DeclarativeBase): ...
 
@@ -30,7 +30,7 @@ def old_shop() -> MetaData:
 
 
 def shop(format: Any = None, **options: Any) -> MetaData:
-    """The same, when the customers have been given public ids."""
+    """Return these tables with public ids for the customers."""
     metadata = old_shop()
     column = public_id_column(format, **options).column
     column.name = column.key = column.name or "public_id"
@@ -39,7 +39,7 @@ def shop(format: Any = None, **options: Any) -> MetaData:
 
 
 def new_shop() -> MetaData:
-    """The same, with public ids on all tables from the beginning."""
+    """Return the tables of a shop that has public ids on all tables from the beginning."""
 
     class Base(DeclarativeBase): ...
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: formats, the settings they are made with, and the texts that programs are given as ids."""
+"""Hypothesis strategies: formats, the arguments of their constructors, and texts that clients send as ids."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ junk = st.one_of(
     st.binary(max_size=5),
     st.lists(st.none()),
 )
-"""Values of any other type, and texts of any characters."""
+"""Values of any type, and texts of any characters."""
 
 any_text = st.text(st.characters())
-"""Texts of any characters, lone surrogates and NUL included."""
+"""Texts of any characters, including lone surrogates and NUL."""
 
 presets = st.sampled_from([BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64])
 alphabets = presets | st.lists(st.sampled_from(PRINTABLE), min_size=1, unique=True).map("".join)
@@ -32,7 +32,7 @@ separators = st.text(PRINTABLE, min_size=1, max_size=3)
 
 
 def settings() -> st.SearchStrategy[dict[str, Any]]:
-    """Arguments for :class:`NanoId`; some of them cannot work."""
+    """Return arguments for :class:`NanoId`, some of which are invalid."""
     return st.fixed_dictionaries(
         {},
         optional={
@@ -47,7 +47,7 @@ def settings() -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def nanoids(draw: st.DrawFn, check_digits: bool = True) -> NanoId:
-    """Any :class:`NanoId` that accepts its own ids alone; without *check_digits*, none that has a check digit."""
+    """Draw a :class:`NanoId` that accepts only its own ids; without *check_digits*, one without a check digit."""
     check_digit = check_digits and draw(st.booleans())
     alphabet = draw(st.sampled_from([BASE36, BASE36.upper()]) if check_digit else alphabets)
     others = sorted(set(PRINTABLE) - set(alphabet))
@@ -58,13 +58,13 @@ def nanoids(draw: st.DrawFn, check_digits: bool = True) -> NanoId:
 
 @st.composite
 def formats(draw: st.DrawFn, check_digits: bool = True) -> Format:
-    """Any format, one that accepts older formats included."""
+    """Draw a format, which may accept older formats."""
     return draw(nanoids(check_digits)).accepting(*draw(st.lists(nanoids(check_digits), max_size=2)))
 
 
 def texts(format: Format) -> st.SearchStrategy[str]:
-    """Texts of every kind, mostly those that are ids of *format* or look much like one."""
-    alike = st.from_regex(format.pattern)  # a wrong check digit, or a newline at the end, now and then
+    """Return texts of every kind, mostly ids of *format* and texts that resemble them."""
+    alike = st.from_regex(format.pattern)  # sometimes with a wrong check digit, or a newline at the end
     spoiled = st.tuples(
         alike, st.integers(0, format.max_length), st.integers(0, 2), st.text(st.characters(), max_size=2)
     )
@@ -72,6 +72,6 @@ def texts(format: Format) -> st.SearchStrategy[str]:
 
 
 def _spoil(parts: tuple[str, int, int, str]) -> str:
-    """The text with some of its characters cut out and others put in their place."""
+    """Return the text with some of its characters replaced by others."""
     text, at, cut, instead = parts
     return text[:at] + instead + text[at + cut :]

@@ -1,4 +1,4 @@
-"""Two organizations in one database, with users and tickets of each."""
+"""Two organizations in one database, each with users and tickets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Organization(PublicIdMixin, Base):
 
 
 class User(PublicIdMixin, Base):
-    """Has two public ids."""
+    """A model with two public ids."""
 
     __tablename__ = "user"
     __public_id__ = NanoId(prefix="tnu")
@@ -53,7 +53,7 @@ class Ticket(PublicIdMixin, Base):
 
 
 class Tenants:
-    """Two organizations, a user of each, and a ticket of ours. Ours is that of the session."""
+    """Two organizations, a user of each, and a ticket of ours. The session belongs to our organization."""
 
     def __init__(self, session: Session) -> None:
         self.ours, self.theirs = Organization(name="ours"), Organization(name="theirs")

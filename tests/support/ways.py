@@ -1,4 +1,4 @@
-"""Ways to write rows of a model: ``write(session, User, [{"name": "Ada"}])``. Each returns the objects that it has."""
+"""Ways to write rows of a model: ``write(session, User, [{"name": "Ada"}])``. Each returns its objects, if any."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def execute_core(session: Session, model: Any, rows: Rows) -> list[Any]:
 
 
 def execute_returning(session: Session, model: Any, rows: Rows) -> list[Any]:
-    """Return the objects, where the database has RETURNING."""
+    """Insert with RETURNING, if the database has it, and return the objects."""
     if not session.get_bind().dialect.insert_executemany_returning:
         return execute(session, model, rows)
     return list(session.scalars(insert(model).returning(model), rows))
@@ -69,5 +69,5 @@ def each_way(*ways: Way) -> pytest.MarkDecorator:
 
 
 def numbers(count: int, first: int = 0) -> Rows:
-    """Return so many rows with a ``number``."""
+    """Return *count* rows with a ``number``."""
     return [{"number": number} for number in range(first, first + count)]

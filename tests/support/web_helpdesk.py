@@ -1,4 +1,4 @@
-"""The helpdesk of ``examples/helpdesk`` on a database, with keys that can be told from every other number."""
+"""The helpdesk of ``examples/helpdesk`` on a database, with keys that differ from all other numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from examples.helpdesk.models import Base, Organization
 from examples.helpdesk.sample import some_rows, tables
 
 FIRST_KEY = 7_000_000_001
-"""No key is smaller, and no other number of the helpdesk has as many digits and begins like this."""
+"""The smallest key. No other number in the helpdesk has as many digits and begins like this."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ async def opened(engine: AsyncEngine) -> AsyncGenerator[Desk]:
 
 
 def story(tell: Callable[[Desk], Awaitable[None]]) -> Callable[[AsyncEngine], None]:
-    """Make a test of a story about a helpdesk, told with an asynchronous driver."""
+    """Make a test that runs *tell* with a helpdesk on an asynchronous driver."""
 
     def test(async_engine: AsyncEngine) -> None:
         async def told() -> None:
@@ -85,14 +85,14 @@ def client(app: FastAPI, token: str | None = None) -> AsyncClient:
 
 
 def with_first_keys(rows: list[Base]) -> list[Base]:
-    """Give the first row of each class its key; the database counts on from there."""
+    """Give the first row of each class its key; the database continues from there."""
     for first in {type(row): row for row in reversed(rows)}.values():
         first.id = FIRST_KEY
     return rows
 
 
 def start_keys(connection: Connection) -> None:
-    """PostgreSQL does not notice a key that is given."""
+    """Advance the sequences of PostgreSQL, which do not notice explicit keys."""
     if connection.dialect.name == "postgresql":
         for table in Base.metadata.sorted_tables:
             if "id" in table.c:
@@ -100,18 +100,18 @@ def start_keys(connection: Connection) -> None:
 
 
 def numbers_in(text_: str) -> set[int]:
-    """Return every number in *text_*, also those within words."""
+    """Return all numbers in *text_*, including those within words."""
     return {int(digits) for digits in re.findall(r"\d+", text_)}
 
 
 @dataclass(frozen=True)
 class Program:
-    """The helpdesk as a program of its own, and the links that it prints, by name of user."""
+    """The helpdesk as a separate process, and the links that it prints, by user name."""
 
     process: subprocess.Popen[str]
     links: dict[str, str]
 
     def end(self) -> None:
-        """Interrupt the program, as a user would."""
+        """Interrupt the program with Ctrl+C, as a user would."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(30) == 0

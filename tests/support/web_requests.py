@@ -1,4 +1,4 @@
-"""Requests to an application in memory, whose errors are raised: ``asked(app, "/items/1", "/items/2")``."""
+"""Send requests to an application in memory, and raise its errors: ``asked(app, "/items/1", "/items/2")``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 
 
 def asked(app: Any, *paths: str, method: str = "GET", **request: Any) -> list[httpx.Response]:
-    """What *app* answers at *paths*."""
+    """Return the responses of *app* at *paths*."""
     return asyncio.run(asking(app, *paths, method=method, **request))
 
 

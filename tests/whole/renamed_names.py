@@ -1,7 +1,7 @@
-"""A program for SQLAlchemy with another name for one of its private parts: ``test_private_names.py`` runs it.
+"""Use the library with a SQLAlchemy in which a private name is renamed; ``test_private_names.py`` runs this program.
 
 ``python renamed_names.py '[["\\\\b_values\\\\b", "_renamed", ""]]' sqlite://`` rewrites the source of SQLAlchemy while
-it is imported, uses the library, and prints as JSON what does not work: ``{"failures": ["flush: AttributeError: …"]}``.
+it is imported, uses the library, and prints the failures as JSON: ``{"failures": ["flush: AttributeError: …"]}``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 
 os.environ["DISABLE_SQLALCHEMY_CEXT_RUNTIME"] = "1"  # compiled modules cannot be rewritten
 RULES = [(re.compile(old), new, re.compile(files)) for old, new, files in json.loads(sys.argv[1])]
-"""An expression, another text, and the files in which it is replaced."""
+"""A regular expression, its replacement, and the files in which to replace it."""
 
 
 class RewritingLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the source with its names changed; an unchanged module is loaded from its cache."""
+    """Compiles the source with changed names; an unchanged module is loaded from its cache."""
 
     rewritten = 0
 
@@ -40,7 +40,7 @@ class RewritingLoader(importlib.machinery.SourceFileLoader):
 
 
 class RewritingFinder(importlib.machinery.PathFinder):
-    """Finds the modules of SQLAlchemy as Python does, and has them rewritten."""
+    """Finds the modules of SQLAlchemy like Python, but loads them with :class:`RewritingLoader`."""
 
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -48,7 +48,7 @@ class RewritingFinder(importlib.machinery.PathFinder):
         if spec is None or spec.origin is None:
             return None
         file = spec.origin
-        if not file.endswith(".py"):  # a compiled module, which has its source beside it
+        if not file.endswith(".py"):  # a compiled module, with its source in the same folder
             file = str(Path(file).with_name(f"{fullname.rpartition('.')[2]}.py"))
         folders = spec.submodule_search_locations
         return spec_from_file_location(
@@ -96,7 +96,7 @@ warned: list[str] = []
 
 @contextmanager
 def drawing(*ids: str) -> Iterator[None]:
-    """Make *ids* the next ones. Without the guard a collision is an IntegrityError, after a warning."""
+    """Make *ids* the next ids. Without the guard, a collision warns and raises an IntegrityError."""
     try:
         with testing.fixed_ids(User, *ids):
             yield
@@ -131,7 +131,7 @@ def agree(session: Session, objects: list[User]) -> None:
 
 
 class Steps:
-    """Each method is a step, in a session and with one row of its own."""
+    """Each method is a step, with its own session and row."""
 
     def flush(self, session: Session) -> None:
         session.add_all(objects := users(1))

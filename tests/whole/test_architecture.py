@@ -1,6 +1,6 @@
-"""The shape of the house: modules are small, each has a name that says what it is, and few packages are needed.
+"""The structure of the package: modules are small, have meaningful names, and need few dependencies.
 
-Which module imports which stands in ``pyproject.toml``, and is checked by ``tests/packaging/test_import_contract.py``.
+The imports between modules are declared in ``pyproject.toml``; ``tests/packaging/test_import_contract.py`` checks them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ EXTRAS = {
     "pydantic_schema.py": {"pydantic_core"},
     "testing/fixtures.py": {"pytest"},
 }
-"""Parts of the package, and what they may import beside the dependencies."""
+"""Part of the package → the packages that it may import in addition to the dependencies."""
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "core"}
 
 
 def imports(path: str) -> Iterator[tuple[str, ...]]:
-    """The dotted names that a module imports, inside functions and for type checkers too."""
+    """Yield the dotted names that a module imports, including those inside functions and for type checkers."""
     for node in ast.walk(TREES[path]):
         if isinstance(node, ast.Import):
             yield from (tuple(alias.name.split(".")) for alias in node.names)
@@ -49,13 +49,13 @@ def imports(path: str) -> Iterator[tuple[str, ...]]:
 
 
 def test_the_package_was_found() -> None:
-    """The tests of this module look at the whole package."""
+    """The tests of this module check the whole package."""
     assert {"__init__.py", "errors.py", "guard/__init__.py"} <= FILES.keys()
     assert len(FILES) > 100
 
 
 def test_only_dependencies_are_imported() -> None:
-    """No module imports what the distribution does not require; what an extra brings is for its own part alone.
+    """Modules import only required packages, and those of an extra only in its own part of the package.
     Imports are absolute."""
     strange = {}
     for path in FILES:
@@ -67,7 +67,7 @@ def test_only_dependencies_are_imported() -> None:
 
 
 def test_no_module_goes_through_the_front_door() -> None:
-    """Modules import each other by their own names: the front door imports most of them."""
+    """Modules import each other directly, not from the top-level package, which imports most of them."""
     inside = {path.partition("/")[0].removesuffix(".py") for path in FILES}
     through = {
         path: ".".join(name)
@@ -92,5 +92,5 @@ def test_modules_say_what_they_are() -> None:
 
 
 def test_names_of_modules() -> None:
-    """The name of each module and folder means something."""
+    """No module or folder has a meaningless name, such as utils."""
     assert [path for path in FILES if EMPTY_NAMES.intersection(Path(path).with_suffix("").parts)] == []

@@ -1,4 +1,4 @@
-"""The central cases of collisions with every driver, sync and async: each reports them in its own way."""
+"""The main cases of collisions with every driver, sync and async, because each driver reports them differently."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class User(PublicIdMixin, Base):
 
 
 class Tiny(PublicIdMixin, Base):
-    """Thirty-six ids in all."""
+    """A model with only thirty-six possible ids."""
 
     __tablename__ = "tiny"
     __public_id__ = NanoId(length=1)
@@ -75,7 +75,7 @@ def committed_row(session: Session) -> None:
 
 
 def same_transaction(session: Session) -> None:
-    """What was written before in the transaction stays, and its savepoint too."""
+    """A collision keeps the earlier writes of the transaction, and its savepoint."""
     first = User(name="first", public_id=A)
     flush(session, [first])
     with session.begin_nested(), testing.collisions(User, A):
@@ -87,7 +87,7 @@ def same_transaction(session: Session) -> None:
 
 
 def same_batch(session: Session) -> None:
-    """Objects of one flush that drew the same id, one that is stored already, do not keep it."""
+    """Objects of one flush with the same id, or with the id of a stored row, get distinct ids."""
     flush(session, [User(name="first", public_id=A)])
     users = [User(name=str(number)) for number in range(5)]
     with testing.fixed_ids(User, A, "b" * 12, A, "b" * 12, A):
@@ -98,7 +98,7 @@ def same_batch(session: Session) -> None:
 
 
 def nearly_full_space(session: Session) -> None:
-    """Thirty-six rows find thirty-six ids, one by one, in batches and by ``bulk.insert``."""
+    """Thirty-six rows get all thirty-six ids, one by one, in batches and by ``bulk.insert``."""
     objects = numbered(36)
     for each in objects[:12]:
         flush(session, [each])
@@ -109,7 +109,7 @@ def nearly_full_space(session: Session) -> None:
 
 
 def full_space(session: Session) -> None:
-    """A full space is told, and the transaction stays usable."""
+    """If no id is left, ``PublicIdCollision`` is raised, and the transaction stays usable."""
     flush(session, numbered(36))
     for count in (1, 3):
         with pytest.raises(PublicIdCollision) as caught, session.begin_nested():
@@ -122,7 +122,7 @@ def full_space(session: Session) -> None:
 
 
 def other_constraint(session: Session) -> None:
-    """A duplicate in another column is the error it always was, also in a row that collides as well."""
+    """A duplicate in another column raises ``IntegrityError``, even in a row whose id also collides."""
     flush(session, [User(public_id=A, email="a@example.org")])
     for count in (1, 3):
         with testing.collisions(User, A), pytest.raises(IntegrityError, match="email"), session.begin_nested():
@@ -133,7 +133,7 @@ def other_constraint(session: Session) -> None:
 
 
 def given_duplicate(session: Session) -> None:
-    """An id that the caller gave is not replaced, alone or among made ones."""
+    """An id from the caller is not replaced, alone or among generated ids."""
     flush(session, [User(public_id=A)])
     for others in ([], [User(), User()]):
         with pytest.raises(IntegrityError), session.begin_nested():
@@ -144,7 +144,7 @@ def given_duplicate(session: Session) -> None:
 
 
 def executemany(session: Session) -> None:
-    """Rows that one statement is executed with, by the ORM and by Core."""
+    """Several rows in one statement get distinct ids, with the ORM and with Core."""
     session.execute(insert(Tiny), [{"number": number} for number in range(15)])
     session.connection().execute(insert(tiny), [{"number": number} for number in range(15, 30)])
     session.connection().execute(insert(tiny).values([{"number": number} for number in range(30, 36)]))
@@ -154,7 +154,7 @@ def executemany(session: Session) -> None:
 
 
 def many_rows(session: Session) -> None:
-    """A batch of a thousand, some of which collide, arrives whole."""
+    """A batch of a thousand rows, some of which collide, is stored completely."""
     taken = NanoId().generate_many(50)
     session.execute(insert(User), [{"public_id": public_id} for public_id in taken])
     users = [User(name=str(number)) for number in range(1000)]
@@ -166,7 +166,7 @@ def many_rows(session: Session) -> None:
 
 
 def returned_rows(session: Session) -> None:
-    """``returning()`` gives the ids that were stored in the end, where the database has it."""
+    """``returning()`` returns the ids that were finally stored, if the database has RETURNING."""
     session.execute(insert(Tiny), [{"number": number} for number in range(20)])
     if session.get_bind().dialect.insert_executemany_returning:
         objects = list(session.scalars(insert(Tiny).returning(Tiny), [{"number": 20 + number} for number in range(10)]))
@@ -193,7 +193,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name_
 
 
 def without_transaction(session: Session) -> None:
-    """Rows of one flush, of several, of one statement and by ``bulk.insert``, each committed by itself."""
+    """Rows of flushes, of one statement and of ``bulk.insert`` get distinct ids in AUTOCOMMIT mode."""
     objects = numbered(30)
     flush(session, objects[:1])
     flush(session, objects[1:15])
@@ -215,7 +215,7 @@ def test_sync(engine: Engine, create: Callable[[MetaData], None], case: Callable
 
 
 def test_sync_autocommit(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """Without a transaction there is nothing to save, and collisions are retried all the same."""
+    """Without a transaction, collisions are retried, too, and a rollback undoes nothing."""
     create(Base.metadata)
     with Session(engine.execution_options(isolation_level="AUTOCOMMIT")) as session:
         without_transaction(session)
@@ -239,7 +239,7 @@ def test_async(async_engine: AsyncEngine, case: Callable[[Session], None]) -> No
 
 
 def test_async_autocommit(async_engine: AsyncEngine) -> None:
-    """The same without a transaction."""
+    """Without a transaction, the asynchronous drivers retry collisions, too."""
 
     async def story() -> None:
         engine = async_engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -253,7 +253,7 @@ def test_async_autocommit(async_engine: AsyncEngine) -> None:
 
 
 def test_async_core(async_engine: AsyncEngine) -> None:
-    """``guard.install`` and ``guard.uninstall`` take an ``AsyncEngine`` as well."""
+    """``guard.install`` and ``guard.uninstall`` accept an ``AsyncEngine``."""
 
     async def fill() -> None:
         async with async_engine.begin() as connection:

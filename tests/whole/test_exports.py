@@ -1,4 +1,4 @@
-"""The front door: what it offers, and what importing it does not do."""
+"""The top-level package: which names it exports, and which side effects its import does not have."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sqlalchemy_public_id import PublicIdMixin, declare, errors, formats, keys
 
 
 def fresh(program: str, told: str = "") -> str:
-    """What *program* prints in an interpreter of its own, which reads what it is *told*."""
+    """Return the output of *program* in a new interpreter, with *told* as its input."""
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, input=told)
     return done.stdout.strip()
 
 
 def test_all_is_sorted() -> None:
-    """``__all__`` is sorted as people sort, and names nothing twice."""
+    """``__all__`` is sorted without regard to case, and has no duplicates."""
     assert sorted(set(sqlalchemy_public_id.__all__), key=str.lower) == sqlalchemy_public_id.__all__
 
 
 def test_nothing_else_is_public() -> None:
-    """Beside the modules of the package, no public name is there that ``__all__`` does not name."""
+    """Every public name is in ``__all__``, except the modules of the package."""
     public = {
         name
         for name, value in vars(sqlalchemy_public_id).items()
@@ -38,7 +38,7 @@ def test_nothing_else_is_public() -> None:
 
 
 def test_front_door() -> None:
-    """All declarations are at the front door, the formats, and the errors that an application handles: 33 names."""
+    """The package exports 33 names: all declarations, the formats, and the errors that an application handles."""
     names = set(sqlalchemy_public_id.__all__)
 
     assert len(names) == 33
@@ -66,7 +66,7 @@ print(len(imported - before), len(declared - imported), len(used - declared), le
 
 
 def test_importing_listens_to_nothing() -> None:
-    """No listener of any kind is there until the first column type is made; then they are set up once."""
+    """The library adds no listeners until the first column type is created, and then only once."""
     at_import, with_a_format, with_a_column, with_another = map(int, fresh(LISTENERS).split())
 
     assert (at_import, with_a_format, with_another) == (0, 0, 0)
@@ -101,7 +101,7 @@ print(made)
 
 
 def test_first_columns_of_several_threads() -> None:
-    """Threads that make the first columns at the same time all find the listeners."""
+    """If several threads create the first columns at the same time, all have the listeners."""
     assert fresh(TWO_THREADS) == "[12, 12, 12]"
 
 
@@ -116,7 +116,7 @@ print(len(User().public_id))
 
 
 def test_table_of_another_process() -> None:
-    """A model of a table that another process has pickled gets its ids as any other."""
+    """A model on a table that another process pickled gets ids like any other."""
 
     class Base(DeclarativeBase): ...
 
@@ -159,14 +159,14 @@ def test_dir() -> None:
 
 
 def test_modules_of_keys() -> None:
-    """``import sqlalchemy_public_id.keys.NAME as NAME`` binds a module, whatever module of ``keys`` it is."""
+    """``import sqlalchemy_public_id.keys.NAME as NAME`` binds the module, for each module of ``keys``."""
     modules = [importlib.import_module(f"{keys.__name__}.{name}") for _, name, _ in pkgutil.iter_modules(keys.__path__)]
 
     assert modules == [getattr(keys, module.__name__.rpartition(".")[2]) for module in modules]
 
 
 def test_what_is_loaded_later() -> None:
-    """Names that are loaded when they are asked for are there, in every way to ask; others are not."""
+    """Names that are loaded lazily are found in every way to import them, and unknown names are not."""
     program = """
 import sqlalchemy_public_id as package
 from sqlalchemy_public_id import public_ref, tokens

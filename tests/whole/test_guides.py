@@ -1,4 +1,4 @@
-"""Code and claims of the guides, tried on tables and texts that the guides themselves do not use."""
+"""Test code and claims of the guides with tables and texts that the guides themselves do not use."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def first_block(guide: Path) -> str:
 
 
 def statement(guide: Path, beginning: str) -> str:
-    """Return the class or function that begins like this."""
+    """Return the class or function in *guide* that starts with *beginning*."""
     found = re.search(rf"^{re.escape(beginning)}.*?(?=^\S)", guide.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[0]
 
 
 def model_of(guide: Path, beginning: str) -> Any:
-    """Return a model of *guide*, on a base of its own."""
+    """Return a model of *guide*, on a new base."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -97,7 +97,7 @@ def differences(engine: Engine, model: Any) -> list[str]:
 
 @pytest.mark.backend
 def test_key_that_stays(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """The model that "Integer keys" shows is migrated by one operation from a table with an INTEGER key."""
+    """One operation migrates a table with an INTEGER key to the model in "Integer keys"."""
     old = MetaData()
     Table("user", old, Column("id", Integer, primary_key=True), Column("name", String(100), nullable=False))
     create(old)
@@ -108,7 +108,7 @@ def test_key_that_stays(engine: Engine, create: Callable[[MetaData], None]) -> N
 
 @pytest.mark.backend
 def test_column_of_uuids(engine: Engine, create: Callable[[MetaData], None], session: Session) -> None:
-    """The format that "A UUID column" shows for a column of SQLAlchemy's Uuid() reads it and keeps its links alive."""
+    """The format that "A UUID column" shows for SQLAlchemy's Uuid() reads the column and keeps existing links valid."""
     document = old_documents()
     create(document.metadata)
     stored = UUID("7d444840-9dc0-41d1-b245-5ffdce74fad2")
@@ -131,7 +131,7 @@ def test_column_of_uuids(engine: Engine, create: Callable[[MetaData], None], ses
 
 @pytest.mark.backend
 def test_mistaken_column_of_uuids(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """A format that the guide gives for another database is a change of the type."""
+    """With the guide's format for another database, autogenerate finds a change of the type."""
     create(old_documents().metadata)
     mistaken = (
         'Uuid4(encoding="hex", storage="text")' if engine.name == "postgresql" else 'Uuid4(encoding="hyphenated")'
@@ -167,7 +167,7 @@ def test_table_works_on_without_the_library(engine: Engine, create: Callable[[Me
 
 
 def test_every_obstacle_is_in_the_guide() -> None:
-    """Whoever searches the documentation for the code of an obstacle finds it."""
+    """The guide lists the code of each obstacle."""
     sources = (Path(sqlalchemy_public_id.__file__).parent / "migrating").rglob("*.py")
     codes = {code for source in sources for code in re.findall(r'Obstacle\(\s*"([a-z-]+)"', source.read_text())}
     table = (GUIDES / "migration-hazards.md").read_text().partition("## Obstacles")[2]
@@ -177,8 +177,8 @@ def test_every_obstacle_is_in_the_guide() -> None:
 
 
 def test_condition_of_a_tenant() -> None:
-    """The search that "Several tenants" shows answers for an id of each model of the guide."""
-    # prefixes of its own: the failure keeps the models alive, and the guide itself may run in this process
+    """The search in "Several tenants" returns a result for an id of each model of the guide."""
+    # different prefixes: a failure keeps the models alive, and the guide itself may run in this process
     models = first_block(TENANTS).replace('prefix="', 'prefix="of_a_tenant_')
     names = execute(models + statement(TENANTS, "def mine_of("))
     session, ours, ada = names["session"], names["ours"], names["ada"]

@@ -1,4 +1,4 @@
-"""The internals of SQLAlchemy that this library uses do in this release what the library takes them to do."""
+"""The internals of SQLAlchemy that this library uses behave in this release as the library expects."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def engine() -> Engine:
 
 
 def upserts() -> dict[str, Any]:
-    """Upserts that would change public ids."""
+    """Return upserts that would change public ids."""
     on_conflict: dict[str, Any] = {"index_elements": ["name"]}
     found: dict[str, Any] = {
         "on duplicate key": mysql.insert(Thing).on_duplicate_key_update(public_id="x"),
@@ -73,7 +73,7 @@ def upserts() -> dict[str, Any]:
         "column": sqlite.insert(Thing).on_conflict_do_update(**on_conflict, set_={table.c.public_id: "x"}),
         "attribute": sqlite.insert(Thing).on_conflict_do_update(**on_conflict, set_={Thing.public_id: "x"}),
     }
-    if not before_sqlalchemy(2, 1):  # before, SQLite has one clause
+    if not before_sqlalchemy(2, 1):  # before 2.1, SQLite has one clause
         one = sqlite.insert(Thing).on_conflict_do_nothing(index_elements=["id"])
         found["second clause"] = one.on_conflict_do_update(**on_conflict, set_={"public_id": "x"})
     return found
@@ -81,7 +81,7 @@ def upserts() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", upserts())
 def test_upsert_that_changes_ids(name: str) -> None:
-    """The columns that an upsert sets are found in the clauses of each database, whatever names them."""
+    """The columns that an upsert sets are found in the clauses of each database, however they are named."""
     dialect = {"on duplicate key": mysql, "on conflict": postgresql}.get(name, sqlite).dialect()
 
     with pytest.raises(ImmutablePublicId):
@@ -92,7 +92,7 @@ def test_upsert_that_changes_ids(name: str) -> None:
 
 
 def test_sentinel_of_the_application() -> None:
-    """The public id is the sentinel of a table, unless the table has another one."""
+    """The public id is the sentinel column of a table, unless the table has another one."""
 
     class Other(PublicIdMixin, Base):
         __tablename__ = "other_sentinel"
@@ -107,7 +107,7 @@ def test_sentinel_of_the_application() -> None:
 
 
 def test_parameters_of_a_whole_statement(engine: Engine) -> None:
-    """The rows of a batch are told apart from the parameters that its statement has once."""
+    """The parameters of the rows in a batch are distinguished from those of the whole statement."""
     taken = "a" * 12
     query = insert(Thing).returning(Thing.name, Thing.public_id, literal(3) + Thing.id)
     with Session(engine) as session:
@@ -123,7 +123,7 @@ def test_parameters_of_a_whole_statement(engine: Engine) -> None:
 
 
 def test_rows_of_a_batch(engine: Engine) -> None:
-    """The rows of one batch can be changed before SQLAlchemy sees them; the next batch returns its own."""
+    """The returned rows of one batch can be replaced before SQLAlchemy sees them, without effect on the next batch."""
     changes = iter([lambda rows: [(name.upper(), *others) for name, *others in rows]])
 
     def give(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
@@ -143,14 +143,14 @@ def test_rows_of_a_batch(engine: Engine) -> None:
 
 @pytest.fixture(params=[pytest.param("with the names", marks=fast_ways), "without a name"])
 def names(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """True if SQLAlchemy has the names that it does not document, False if it has none of them."""
+    """Run the test with and without the undocumented names of SQLAlchemy; return True with them."""
     if request.param == "without a name":
         monkeypatch.setattr(_private, "available", lambda owner, name: False)
     return bool(request.param == "with the names")
 
 
 def test_lock_of_a_statement(names: bool) -> None:
-    """A SELECT loses its lock and nothing else; without the name, it keeps its lock in a subquery."""
+    """A SELECT loses only its lock; without the private name, it keeps its lock in a subquery."""
     plain = select(table).where(table.c.id > 1)
     locked = plain.with_for_update()
     expected = plain if names else select(locked.subquery("anon_1"))
@@ -159,7 +159,7 @@ def test_lock_of_a_statement(names: bool) -> None:
 
 
 def test_criteria_of_a_statement(names: bool) -> None:
-    """The criteria of a SELECT are told apart from other options, and None is returned if they cannot be."""
+    """The criteria of a SELECT are distinguished from other options; if this is impossible, None is returned."""
 
     class Base(DeclarativeBase): ...
 
@@ -173,7 +173,7 @@ class Unhashable(UserDefinedOption):
 
 
 def statements() -> list[Select[Any]]:
-    """SELECTs of every kind, without an order or a limit of their own."""
+    """Return SELECTs of every kind, without ORDER BY or LIMIT."""
     other, inner = aliased(Thing), select(Thing.id).order_by(Thing.id).limit(1)
     return [
         select(table).where(table.c.id > 1).with_for_update(),
@@ -191,7 +191,7 @@ def statements() -> list[Select[Any]]:
 
 @pytest.mark.parametrize("statement", statements(), ids=range(len(statements())))
 def test_sorted_or_limited(names: bool, statement: Select[Any]) -> None:
-    """An ORDER BY, LIMIT, OFFSET and FETCH are recognized, and are gone when they are reset."""
+    """ORDER BY, LIMIT, OFFSET and FETCH are recognized."""
     assert not _private.is_sorted_or_limited(statement)
     changed = [
         statement.order_by("name"),
@@ -217,7 +217,7 @@ def test_sorted_or_limited(names: bool, statement: Select[Any]) -> None:
     ],
 )
 def test_listeners_of_the_application(engine: Engine, name: str) -> None:
-    """A listener of the application to a session or a mapper is seen beside those of the library."""
+    """A listener of the application on a session or a mapper is distinguished from those of the library."""
 
     def look(*_: Any) -> None: ...
 
@@ -233,7 +233,7 @@ def test_listeners_of_the_application(engine: Engine, name: str) -> None:
 
 @fast_ways
 def test_states_are_those_of_a_flush(engine: Engine) -> None:
-    """What ``bulk.insert()`` writes into states and into the session is what a flush writes."""
+    """``bulk.insert()`` leaves instance states and the session as a flush does."""
 
     def left(by_flush: bool) -> tuple[Any, ...]:
         things = [Thing(name=str(number)) for number in range(3)]
@@ -269,14 +269,14 @@ def test_states_are_those_of_a_flush(engine: Engine) -> None:
 
 
 def test_greenlet() -> None:
-    """Only code that ``greenlet_spawn()`` runs is inside of a greenlet of SQLAlchemy."""
+    """Only code that ``greenlet_spawn()`` runs is inside a greenlet of SQLAlchemy."""
     inside = asyncio.run(greenlet_spawn(is_in_greenlet))
 
     assert (inside, is_in_greenlet()) == (True, False)
 
 
 def test_mappers_beside_a_class_that_failed() -> None:
-    """``registry.mappers`` raises if one declaration failed before its class had a mapper; the others are mapped."""
+    """If a declaration fails before its class has a mapper, ``registry.mappers`` raises; other classes are found."""
 
     class Other(DeclarativeBase): ...
 
@@ -296,4 +296,4 @@ def test_mappers_beside_a_class_that_failed() -> None:
     assert [mapper.class_ for mapper in mapped_classes(Other.registry)] == [Again, Whole]
     with pytest.raises(UnmappedClassError):
         list(Other.registry.mappers)
-    del keyless, without_table  # their tracebacks keep the classes
+    del keyless, without_table  # their tracebacks keep the classes alive

@@ -1,4 +1,4 @@
-"""Renames private names of SQLAlchemy one by one: nothing may die, and nothing may be wrong in silence.
+"""Rename private names of SQLAlchemy one by one: the library must still work, and must not fail silently.
 
 A sample of the names is renamed on SQLite. ``PUBLIC_ID_ALL_NAMES=1 pytest tests/whole/test_private_names.py -n 2``
 renames each of them, on SQLite and on PostgreSQL.
@@ -24,7 +24,7 @@ from sqlalchemy_public_id import _private
 PROGRAM = Path(__file__).with_name("renamed_names.py")
 TABLE = Path(__file__).with_name("names-of-sqlalchemy.md")
 NAMES = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", TABLE.read_text(), re.MULTILINE))
-"""Each name that the library reads → what happens without it."""
+"""Name that the library reads → what happens without it."""
 
 SAMPLE = """
     _values effective_returning fetchall_for_returning _register_persistent _strong_obj _insertmanyvalues
@@ -39,13 +39,13 @@ of_this_release = pytest.mark.skipif(sqlalchemy.__version__ < "2.1", reason="the
 
 
 def test_every_name_is_listed() -> None:
-    """The list has every name with an underscore that the library reads of SQLAlchemy, and no name that it does not."""
+    """The list has every private name of SQLAlchemy that the library reads, and no other names."""
     source = Path(_private.__file__).read_text()
     nodes = [*ast.walk(ast.parse(source))]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     read = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     read |= {word for text in texts if re.fullmatch(r"[\w ]+", text) for word in text.split()}
-    private = {name for name in read if re.match("_[a-z]", name)} - {"_fields"}  # that of named tuples is public
+    private = {name for name in read if re.match("_[a-z]", name)} - {"_fields"}  # _fields of named tuples is public
 
     assert private - NAMES.keys() == set()
     assert [name for name in NAMES if not re.search(rf"\b{name}\b", source)] == []
@@ -62,8 +62,8 @@ def test_every_name_is_listed() -> None:
     indirect=["database"],
 )
 def test_another_name(database: str, name: str) -> None:
-    """Flush, lookup, bulk insert and refusals work if SQLAlchemy calls *name* something else, with a warning if the
-    list says so."""
+    """Flush, lookup, bulk insert and refusals work if SQLAlchemy renames *name*, with a warning if the list says
+    so."""
     warned = run(database, [rf"\b{name}\b", f"{name}_renamed", ""])
 
     other = {"sqlite": "PostgreSQL", "postgresql": "SQLite"}[database]
@@ -89,7 +89,7 @@ CONVENTIONS = {
     "rows of values()": [["_m%d", "_row%d", r"crud\.py$"], [r"_m\{", "_row{", r"crud\.py$"]],
     "columns of values()": [[r"\boriginal\b", "column", r"crud\.py$"]],
 }
-"""What the parameters of many rows, and the columns of their defaults, are called."""
+"""SQLAlchemy's names for the parameters of many rows, and for the columns of their defaults."""
 
 
 @slow
@@ -97,5 +97,5 @@ CONVENTIONS = {
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_names_of_another_form(database: str, convention: str) -> None:
-    """INSERTs of many rows work if SQLAlchemy forms the names of their parameters in another way."""
+    """INSERTs of many rows work if SQLAlchemy names their parameters differently."""
     run(database, *CONVENTIONS[convention])

@@ -1,8 +1,7 @@
-"""How often each way of writing and looking up waits for the server: what a network adds to the time, per database.
+"""The number of round trips of each way to write and look up rows, on each database.
 
-Counted by a proxy between the driver and the server; on SQLite, the statements count. The transaction has begun before,
-and each way has been gone once before, so that BEGIN, statements that the driver prepares, and catalogs that are read
-once do not count.
+A proxy between the driver and the server counts them; on SQLite, statements are counted. Each way runs once before, and
+in a transaction that has begun, so that BEGIN, prepared statements, and catalogs that are read once do not count.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ TRIPS = {
     "lookup.public_ids_of, 1000 keys":           (1,    1,         1,    1),
     "lookup.page":                               (1,    1,         1,    1),
 }  # fmt: skip
-"""Round trips while nothing collides; on SQLite, statements."""
+"""Round trips without a collision; on SQLite, statements."""
 
 COLLISION = {
     #                                            postgresql mysql mariadb
@@ -71,7 +70,7 @@ COLLISION = {
 """Round trips that a collision of one row adds."""
 
 FEWER_ON_SQLITE = {"add_all and flush, 3 objects": 3, "add_all and flush, 1000 objects": 1000}
-"""What a model without the library takes where SQLite gets a single statement."""
+"""The statements of a model without the library on SQLite, if the library needs fewer."""
 
 
 class Base(DeclarativeBase):
@@ -84,14 +83,14 @@ class User(PublicIdMixin, Base):
 
 
 class Keyed(PublicIdColumnMixin, Base):
-    """A key that the program makes."""
+    """A model whose key the application generates."""
 
     __tablename__ = "keyed"
     key: Mapped[str] = mapped_column(String(36), primary_key=True, default=lambda: str(uuid4()))
 
 
 class Deferrable(PublicIdMixin, Base):
-    """PostgreSQL takes no ON CONFLICT there."""
+    """A model with a deferrable constraint, for which PostgreSQL does not support ON CONFLICT."""
 
     __tablename__ = "deferrable"
     name: Mapped[str | None] = mapped_column(String(50))
@@ -103,7 +102,7 @@ class PlainBase(DeclarativeBase):
 
 
 class Plain(PlainBase):
-    """The same table as it is mapped without the library."""
+    """The table of :class:`User`, mapped without the library."""
 
     __tablename__ = "user"
     id: Mapped[int] = mapped_column(
@@ -158,7 +157,7 @@ WAYS: dict[str, Way] = {
         insert(model.__table__).values(ROWS)
     ),
 }
-"""What can be done without the library as well."""
+"""The ways that also work without the library."""
 
 OURS: dict[str, Way] = {
     "bulk.insert, 1000 objects": lambda session, model: bulk.insert(session, [model(**row) for row in ROWS]),
@@ -174,14 +173,14 @@ OURS: dict[str, Way] = {
 
 @pytest.fixture(scope="module")
 def proxies(own_database: None) -> Iterator[Callable[[str], Proxy]]:
-    """The proxy before each server that a test asks for."""
+    """Return a function that starts a proxy for a server."""
     with ExitStack() as stack:
         yield cache(lambda database: stack.enter_context(Proxy(servers.servers()[database].url)))
 
 
 @pytest.fixture
 def proxy(proxies: Callable[[str], Proxy], engine: Engine, create: Callable[[MetaData], None]) -> Proxy | None:
-    """The proxy before the server of a test, which has the tables and one row; none on SQLite."""
+    """Return the proxy for the server of a test, after creating the tables and one row; none on SQLite."""
     create(Base.metadata)
     with Session(engine) as session, session.begin():
         session.add(User(public_id=TAKEN))
@@ -190,18 +189,18 @@ def proxy(proxies: Callable[[str], Proxy], engine: Engine, create: Callable[[Met
 
 @pytest.fixture
 def far(proxy: Proxy | None, engine: Engine, new_engine: Callable[..., Engine]) -> Engine:
-    """An engine whose connections pass the proxy."""
+    """Return an engine whose connections go through the proxy."""
     return engine if proxy is None else new_engine(engine.name, proxy.url)
 
 
 @pytest.fixture
 def count(proxy: Proxy | None, statements: Statements) -> Callable[[], int]:
-    """Return the number of round trips so far; on SQLite, of statements."""
+    """Return a function that returns the number of round trips so far; on SQLite, of statements."""
     return lambda: len(statements) if proxy is None else proxy.trips
 
 
 def trips(session: Session, count: Callable[[], int], model: Model, way: Way, *, collides: bool = False) -> int:
-    """Return the round trips of the second of two times to do something in one *way*."""
+    """Return the number of round trips of *way* when it runs for the second time."""
     for _ in range(2):
         session.execute(text("SELECT 1"))
         with testing.collisions(User, TAKEN, times=1) if collides else nullcontext():
@@ -218,14 +217,14 @@ def expected(table: dict[str, tuple[int, ...]], way: str, database: str) -> int:
 
 @pytest.mark.parametrize("way", WAYS | OURS)
 def test_round_trips(count: Callable[[], int], far: Engine, database: str, way: str) -> None:
-    """The table above is what happens."""
+    """Each way makes the number of round trips in the table above."""
     with Session(far) as session:
         assert trips(session, count, User, (WAYS | OURS)[way]) == expected(TRIPS, way, database)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_as_many_without_the_library(count: Callable[[], int], far: Engine, database: str, way: str) -> None:
-    """A model without the library, on an engine without the guard, takes as many but for savepoints, or more."""
+    """Without library and guard, a model makes as many round trips, except for savepoints, or more on SQLite."""
     guard.uninstall(far)
     with Session(far) as session:
         plain = trips(session, count, Plain, WAYS[way])
@@ -242,7 +241,7 @@ def test_as_many_without_the_library(count: Callable[[], int], far: Engine, data
 @on(*SERVERS)
 @pytest.mark.parametrize("way", COLLISION)
 def test_collision_of_one_row(count: Callable[[], int], far: Engine, database: str, way: str) -> None:
-    """What a collision adds is what the table says."""
+    """A collision adds the number of round trips in the table."""
     with Session(far) as session:
         more = trips(session, count, User, (WAYS | OURS)[way], collides=True) - expected(TRIPS, way, database)
 
@@ -251,7 +250,7 @@ def test_collision_of_one_row(count: Callable[[], int], far: Engine, database: s
 
 @on("sqlite")
 def test_collision_on_sqlite(far: Engine) -> None:
-    """A collision among 1 000 rows costs a SELECT, which finds it, and another INSERT."""
+    """A collision in 1 000 rows costs a SELECT, which finds the collision, and another INSERT."""
     driven: list[str] = []
     with Session(far) as session, testing.collisions(User, TAKEN, times=1):
         driver: Any = session.connection().connection.driver_connection
@@ -284,7 +283,7 @@ def test_flushes_with_a_savepoint(
     rows: int,
     saved: bool,
 ) -> None:
-    """The flushes of PostgreSQL that make two round trips more for a savepoint, and those that do not."""
+    """On PostgreSQL, only certain flushes make two more round trips, for a savepoint."""
     with Session(new_engine("postgresql", proxy.url, isolation_level=level)) as session:
         assert trips(session, count, model, partial(flush, count=rows)) == (3 if saved else 1)
 
@@ -296,7 +295,7 @@ def test_asynchronous_drivers(
     new_engine: Callable[..., Engine],
     create_on: Callable[[Engine, MetaData], None],
 ) -> None:
-    """They take as many."""
+    """The asynchronous drivers make the same number of round trips."""
     database = async_engine.name
     create_on(engine := new_engine(database), Base.metadata)
     with Session(engine) as session, session.begin():
@@ -325,7 +324,7 @@ def test_asynchronous_drivers(
 
 @on(*SERVERS)
 def test_each_statement_is_a_trip(proxy: Proxy, far: Engine) -> None:
-    """A statement is one round trip, and so is COMMIT; the first one of psycopg sends BEGIN before."""
+    """A statement is one round trip, and so is COMMIT; before the first statement, psycopg sends BEGIN."""
     with far.connect() as connection:
         counts = []
         for do in (lambda: connection.scalar(text("SELECT 1")),) * 3 + (connection.commit,):
@@ -338,7 +337,7 @@ def test_each_statement_is_a_trip(proxy: Proxy, far: Engine) -> None:
 
 @on("postgresql")
 def test_pipeline_is_a_trip(proxy: Proxy, far: Engine) -> None:
-    """What psycopg sends without waiting is one round trip, however much it is."""
+    """A pipeline of psycopg is one round trip, however many statements it has."""
     with far.connect() as connection:
         connection.execute(text("SELECT 1"))
         driver: Any = connection.connection.driver_connection
@@ -352,7 +351,7 @@ def test_pipeline_is_a_trip(proxy: Proxy, far: Engine) -> None:
 
 @on(*SERVERS)
 def test_delay(proxy: Proxy, far: Engine) -> None:
-    """Each round trip takes so much longer, both ways together."""
+    """The delay applies to each round trip, for both directions together."""
     with far.connect() as connection:
         connection.execute(text("SELECT 1"))
         proxy.milliseconds = 20

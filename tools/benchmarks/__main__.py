@@ -1,4 +1,4 @@
-"""Run the benchmarks, print their tables, and write a file for each. The exit status is 1 if a suite broke off."""
+"""Run the benchmarks, print their tables, and write a file for each. The exit status is 1 if a suite failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.benchmarks.measure import Comparison
 
 _PAGE = Path(__file__).with_name("README.md")
 _LONG = {"live"}
-"""What takes minutes with few rows, too: ``--quick`` leaves it out unless it is named."""
+"""Suites that take minutes even with few rows: ``--quick`` skips them unless they are named."""
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
         for suite in suites:
             bench, done = Bench(options.quick, databases, options.rows), list[Comparison]()
             if options.quick:
-                gc.freeze()  # the collection before each sample takes longer than the sample, if it visits all modules
+                gc.freeze()  # a collection that visits all modules would take longer than a sample
             try:
                 for one in importlib.import_module(f"tools.benchmarks.{report.SUITES[suite]}").run(bench):
                     done.append(one)

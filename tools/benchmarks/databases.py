@@ -65,7 +65,7 @@ class Bench:
     rows: int | None = None
     """The value of ``--rows``."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Facts for the file of results only."""
+    """Facts that only the file of results contains."""
 
     def on(self, *names: str) -> list[Database]:
         """Return the available databases of these names."""
@@ -78,7 +78,7 @@ class Bench:
 
 @contextmanager
 def opened(urls: Sequence[str], names: Sequence[str]) -> Iterator[tuple[dict[str, Database], list[str]]]:
-    """Open the databases of *names* at *urls* or on the usual ports; return them, and the errors of the others."""
+    """Open the databases of *names* at *urls* or on the usual ports; yield them, and the errors of the others."""
     given = {url.get_backend_name(): url for url in map(make_url, urls)}
     found: dict[str, Database] = {}
     missing: list[str] = []

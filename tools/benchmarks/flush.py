@@ -1,7 +1,7 @@
 """A flush of new rows, compared with models by hand on the same table.
 
-Many are 5 000, on MySQL 1 000. The rivals have their ids made beforehand, except the UUIDs, which a column default
-generates.
+A flush has 5 000 rows, or 1 000 on MySQL. The rivals get ids that were generated beforehand, except the UUIDs, which a
+column default generates.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _serial = count()
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the flush of new objects, µs per row: many, and one object in a flush."""
+    """Compare the flush of many new objects, and of a single one, in µs per row."""
     for database in bench.on(*ALL):
         rows = bench.times(1_000 if database.name == "mysql" else 5_000, 500)
         pairs: list[Pair] = [

@@ -1,6 +1,6 @@
-"""What does not grow: a lookup in a session of 50 000 objects, and in a program of 500 models, compared with few.
+"""Times that must not grow: lookups in a session of 50 000 objects, and in a program of 500 models, compared with few.
 
-Each sample is a process of its own, since models are declared for ever: ``python -m tools.benchmarks.growth`` OBJECTS
+Each sample runs in its own process, because models cannot be undeclared: ``python -m tools.benchmarks.growth`` OBJECTS
 MODELS. It uses SQLite in memory, where nothing but the library and SQLAlchemy takes time.
 """
 
@@ -36,7 +36,7 @@ class ShopperId(TypedId, prefix="shopper"):
 
 
 class Shopper(PublicIdMixin[ShopperId], Base):
-    """What the session holds."""
+    """The model of the objects that the session holds."""
 
     __tablename__ = "shopper"
 
@@ -51,7 +51,7 @@ class Basket(PublicIdMixin, Base):
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare µs per call: a session of many objects, and a program of many models, with ten objects and two models."""
+    """Compare µs per call: many objects in the session, and many models, against ten objects and two models."""
     few, objects, models = "10 objects, 2 models", bench.times(50_000, 1_000), bench.times(500, 20)
     programs = {few: (10, 0), f"{objects:,} objects": (objects, 0), f"{models} models": (10, models)}
     taken: dict[str, list[dict[str, list[float]]]] = {name: [] for name in programs}
@@ -79,7 +79,7 @@ def _declare_models(count: int) -> None:
 
 
 def _ways(session: Session, shopper: str) -> dict[str, Callable[[], Any]]:
-    """Return what is measured, by name."""
+    """Return the functions to measure, by name."""
 
     def read() -> str:
         basket = session.scalars(select(Basket)).one()
@@ -98,14 +98,14 @@ def _ways(session: Session, shopper: str) -> dict[str, Callable[[], Any]]:
 
 
 def main(objects: int, models: int) -> None:
-    """Print the µs of each way, in time and CPU time, which a quarter of its calls stay below."""
+    """Print the lower quartile of each function's calls in µs, of wall time and of CPU time."""
     _declare_models(models)
     engine = create_engine("sqlite://")
     Base.metadata.create_all(engine, tables=[Shopper.__table__, Basket.__table__])
     with Session(engine) as session:
         ids = [ShopperId() for _ in range(objects + 1)]
         session.execute(insert(Shopper), [{"public_id": each} for each in ids])
-        session.execute(insert(Basket), [{"shopper_id": len(ids)}])  # whose shopper is no object of the session
+        session.execute(insert(Basket), [{"shopper_id": len(ids)}])  # the session does not hold its shopper
         session.commit()
         held = session.scalars(select(Shopper).limit(objects)).all()
         ways = _ways(session, ids[-1])

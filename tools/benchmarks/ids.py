@@ -1,4 +1,4 @@
-"""Generating ids in one process: ours, and the usual alternatives.
+"""Generating ids in one process, with this library and with the usual alternatives.
 
 Each statement is timed as an application would write it, without a function around it.
 """
@@ -84,7 +84,7 @@ _CASES: list[tuple[str, str, str, float | None]] = [
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the statements, µs per id."""
+    """Compare the statements, in µs per id."""
     for what, ours, rival, goal in _CASES:
         each = _MANY if str(_MANY) in what else 1
         number = bench.times(20_000, 1_000) // each

@@ -1,7 +1,7 @@
 """The time to import the library after ``sqlalchemy.orm``. Each sample is a new process, and reads compiled modules.
 
-The garbage collector is off. Its first full collection takes half as long as our import, and belongs to whatever makes
-the last of some 80 000 objects: behind ``sqlalchemy.orm`` that is us, and without us it is the next module.
+The garbage collector is off. Its first full collection takes half as long as our import, and is triggered by whichever
+module creates the last of some 80 000 objects: after ``sqlalchemy.orm``, this is the next module to be imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ print(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the two programs, ms."""
+    """Compare the two programs, in ms."""
     programs = [_PROGRAM.format(more=more) for more in ("import sqlalchemy_public_id", "")]
     rounds = [  # the first one fills the caches
         {program: _milliseconds(program) for program in (programs if turn % 2 else reversed(programs))}
@@ -40,7 +40,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
 def _milliseconds(program: str) -> tuple[float, float]:
     """Return wall and CPU time of the imports of *program*, without the start of Python itself."""
-    # pip has compiled SQLAlchemy; an editable install is compiled by the first round, if Python may write the result
+    # pip has compiled SQLAlchemy; the first round compiles an editable install, if Python may write bytecode
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     wall, cpu = map(float, done.stdout.split())

@@ -1,7 +1,7 @@
 """Adding public ids to a table in use: ``op.add_public_id()``, compared with the usual migration.
 
-Ten processes write the table meanwhile, and two read it (``live_load.py``). Measured is their view: failed statements,
-and the longest wait.
+Ten processes write to the table meanwhile, and two read it (``live_load.py``). What they see is measured: failed
+statements, and the longest wait.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ OURS, THEIRS = "op.add_public_id()", "the naive way"
 _FORMAT = NanoId(prefix="per")
 _LOCK_TIMEOUT = 1.0
 _STALL = _LOCK_TIMEOUT + 0.25
-"""The longest time of a statement: the lock timeout, and a quarter for a busy machine."""
+"""The longest acceptable time of a statement: the lock timeout, plus a quarter for a busy machine."""
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare both migrations on each server, under load, with each other and with what is allowed."""
+    """Compare both migrations on each server under load, with each other and with the limits."""
     rows = bench.rows or bench.times(2_000_000, 50_000)
     for database in bench.on("postgresql", "mysql", "mariadb"):
         ours, theirs = (_migrated(database, rows, bench, name) for name in (OURS, THEIRS))
@@ -58,7 +58,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
 
 def _migrated(database: Database, rows: int, bench: Bench, name: str) -> dict[str, Any]:
-    """Create a table of *rows* rows, migrate it under load, and return what has happened."""
+    """Create a table of *rows* rows, migrate it under load, and return what happened."""
     rest, broke = bench.times(10, 3), None
     migrate: Callable[[Operations], None] = _ours if name == OURS else _naive
     with _table(database, rows) as engine:
@@ -82,7 +82,7 @@ def _migrated(database: Database, rows: int, bench: Bench, name: str) -> dict[st
         "broke_off": broke,
         "faults": faults,
         "before": summary(before),
-        # to the end of the load: the result of a migration can hurt, too
+        # to the end of the load, because a migration can also do harm afterwards
         "meanwhile": summary(each for each in load.samples if each.ended >= first),
     }
     bench.details[f"{database.name}: {name}"] = facts
@@ -94,7 +94,7 @@ def _ours(op: Operations) -> None:
 
 
 def _naive(op: Operations) -> None:
-    """Migrate without regard to the load. The ids are cheaper than ours: a piece of a hash."""
+    """Migrate without regard to the load. The ids are cheaper than ours: part of a hash."""
     is_postgresql, type_ = op.get_bind().dialect.name == "postgresql", sa.String(16)
     op.add_column(TABLE, sa.Column("public_id", type_))
     made = "substr(md5(random()::text || id), 1, 16)" if is_postgresql else "LEFT(SHA2(CONCAT(RAND(), id), 256), 16)"

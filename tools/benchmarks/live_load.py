@@ -1,7 +1,7 @@
 """The load of a service without public ids: processes that write and read one table.
 
-Each process has its own connection in AUTOCOMMIT mode and a timetable. The latency of a statement counts from when
-it was due, also if the statement before it had to wait.
+Each process has its own connection in AUTOCOMMIT mode and a schedule. The latency of a statement counts from the time
+when it was due, even if the statement before it had to wait.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _STATEMENTS = {
 }
 _WRITER, _READER = {"insert": 4, "update": 5, "delete": 1}, {"select": 1}
 _PROCESSES: list[tuple[dict[str, int], int]] = [(_WRITER, 30)] * 10 + [(_READER, 50)] * 2
-"""The statements of each process, by weight, and their number per second: few, because a slow statement delays the next
-ones of the same process."""
+"""The statements of each process, by weight, and their number per second: few, because a slow statement delays
+the next ones of the same process."""
 _PATIENCE = 600
-"""Timeout in seconds for a process that does not return."""
+"""Seconds to wait for a process that does not respond."""
 
 
 class Sample(NamedTuple):
@@ -54,7 +54,7 @@ class Load:
     """A running load, and its samples."""
 
     samples: list[Sample] = field(default_factory=list)
-    """All statements, in the order of their ends; empty until the load has ended."""
+    """All statements, in the order in which they ended; empty until the load has ended."""
     began: float = 0.0
 
     def failed(self) -> list[Sample]:
@@ -64,7 +64,7 @@ class Load:
 
 @contextmanager
 def running(url: URL, rows: int) -> Iterator[Load]:
-    """Run a load on the *rows* rows of the table during the block; it has samples afterwards."""
+    """Run a load on the *rows* rows of the table during the block. Its samples are available afterwards."""
     context = multiprocessing.get_context("spawn")
     stop, answers = context.Event(), context.Queue()
     address = url.render_as_string(hide_password=False)
@@ -121,8 +121,8 @@ def _next(answers: Any, children: Iterable[Any]) -> list[Sample]:
 
 
 def _work(address: str, rows: int, weights: dict[str, int], rate: int, stop: Event, answers: Any) -> None:
-    """Run one process of the load until it is stopped or its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells us
+    """Run one process of the load until it is stopped or its parent has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops this process
     parent, chance = multiprocessing.parent_process(), random.Random()
     engine = create_engine(make_url(address), isolation_level="AUTOCOMMIT")
     statements = {kind: text(_STATEMENTS[kind]) for kind in weights}
@@ -142,7 +142,7 @@ def _work(address: str, rows: int, weights: dict[str, int], rate: int, stop: Eve
             if result.returns_rows:
                 result.all()
         except DBAPIError as error:
-            # the first line, without parts that differ from row to row
+            # the first line, without the values that differ from row to row
             failure = f"{type(error.orig).__name__}: {str(error.orig).splitlines()[0][:150]}"
             if error.connection_invalidated:
                 connection.close()
@@ -151,5 +151,5 @@ def _work(address: str, rows: int, weights: dict[str, int], rate: int, stop: Eve
         due += chance.uniform(0.5, 1.5) / rate
     connection.close()
     engine.dispose()
-    if stop.is_set():  # otherwise nobody is there to read it
+    if stop.is_set():  # otherwise the parent is gone, and nobody reads it
         answers.put([tuple(each) for each in samples])

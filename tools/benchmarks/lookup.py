@@ -1,4 +1,4 @@
-"""Rows by their public ids: one, 100 000, and pages with a reference, compared with the same by hand."""
+"""Lookups by public id: one row, 100 000 rows, and pages with a reference, compared with code by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGE = 50
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare them, µs per lookup, per row, and per page."""
+    """Compare the lookups, in µs per lookup, per row, and per page."""
     rows, few, pages = bench.times(100_000, 2_000), bench.times(400, 100), bench.times(40, 5)
     for database in bench.on(*ALL):
         with database.engines() as (guarded, plain):
@@ -120,19 +120,19 @@ Read = Callable[[Session, Any], "tuple[list[tuple[int, str]], Any]"]
 
 
 def _page_with_references(session: Session, after: Any) -> tuple[list[tuple[int, str]], Any]:
-    """One statement."""
+    """Read a page and its references in one statement."""
     page = lookup.page(session, Order, limit=_PAGE, after=after, references=[Order.user_public_id])
     return [(row.number, row.user_public_id) for row in page], page.next
 
 
 def _page(session: Session, after: Any) -> tuple[list[tuple[int, str]], Any]:
-    """Two statements: the first access fetches the ids of all users."""
+    """Read a page in two statements: the first access to a reference fetches the ids of all users."""
     page = lookup.page(session, Order, limit=_PAGE, after=after)
     return [(row.number, row.user_public_id) for row in page], page.next
 
 
 def _joined(session: Session, after: Any) -> tuple[list[tuple[int, str]], Any]:
-    """Read one row more, to tell whether there is another page."""
+    """Read a page with a join, and one more row to find out whether there is another page."""
     query = select(Order, User.public_id).join(Order.user).order_by(Order.id).limit(_PAGE + 1)
     if after is not None:
         query = query.where(Order.id > select(Order.id).where(Order.public_id == after).scalar_subquery())

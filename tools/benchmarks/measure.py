@@ -1,4 +1,4 @@
-"""Subjects measured in turn, A B B A A B …, so that other load of the machine falls on all alike.
+"""Measure subjects in turn, A B B A A B …, so that other load on the machine affects all of them alike.
 
 >>> from contextlib import contextmanager
 >>> @contextmanager
@@ -23,16 +23,16 @@ from typing import Any, TypeAlias
 __all__ = ["Comparison", "Pair", "Subject", "compared", "repeated", "together"]
 
 Subject: TypeAlias = Callable[[], AbstractContextManager[Callable[[], object]]]
-"""Prepares, yields the function to time, and cleans up; only that function is timed."""
+"""A context manager that prepares, yields the function to time, and cleans up. Only the function is timed."""
 Times: TypeAlias = list[tuple[float, float]]
-"""Of each round: seconds, and seconds of CPU in this process, without the server."""
+"""For each round: wall time and CPU time of this process (without the server), in seconds."""
 Pair: TypeAlias = tuple[str, str, "float | None"]
-"""The names of ours and of its rival, and the largest ratio that is acceptable."""
+"""The name of our subject, the name of its rival, and the largest acceptable ratio."""
 
 
 @dataclass
 class Comparison:
-    """One cell of a table. The values are those of one operation, in *unit*, one a round."""
+    """One cell of a table, with one value per round: the cost of one operation, in *unit*."""
 
     what: str
     ours_name: str
@@ -43,12 +43,12 @@ class Comparison:
     goal: float | None = None
     """The largest acceptable value of :attr:`figure`."""
     difference: bool = False
-    """True if ours and rival are subtracted instead of divided: numbers that can be zero."""
+    """True if the values are subtracted instead of divided, because they can be zero."""
     cpu: tuple[list[float], list[float]] | None = None
 
     @property
     def figures(self) -> list[float]:
-        """The quotient or difference of the two in each round."""
+        """The quotient or difference of ours and rival in each round."""
         return self._compared(self.ours, self.rival)
 
     @property
@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def cpu_figure(self) -> float | None:
-        """The same as :attr:`figure`, of the CPU time of this process alone."""
+        """Like :attr:`figure`, but for the CPU time of this process alone."""
         return None if self.cpu is None else statistics.median(self._compared(*self.cpu))
 
     @property
@@ -82,7 +82,7 @@ class Comparison:
 def compared(
     what: str, subjects: Mapping[str, Subject], pairs: Iterable[Pair], rounds: int, per: int = 1
 ) -> Iterator[Comparison]:
-    """Time *subjects* together, and yield each pair: µs of one of the *per* operations in a sample."""
+    """Time *subjects* together, and compare each pair, in µs per operation; a sample has *per* operations."""
     taken = together(subjects, rounds)
     micro = {name: [[each * 1e6 / per for each in kind] for kind in zip(*taken[name], strict=True)] for name in taken}
     for ours, rival, goal in pairs:
@@ -91,7 +91,7 @@ def compared(
 
 
 def together(subjects: Mapping[str, Subject], rounds: int) -> dict[str, Times]:
-    """Time each subject once a round, after one discarded round. Each is the first, and the last, equally often."""
+    """Time each subject once per round, after one discarded round. Each comes first, and last, equally often."""
     taken: dict[str, Times] = {name: [] for name in subjects}
     names = list(subjects)
     for turn in range(-1, rounds):
@@ -107,8 +107,8 @@ def together(subjects: Mapping[str, Subject], rounds: int) -> dict[str, Times]:
 def _time(subject: Subject) -> tuple[float, float]:
     """Measure *subject*. Garbage is collected first; the collector stays on, as in a program.
 
-    What exists by then is left out of its full collections. One that visits 5 000 objects takes a third of their flush,
-    and one more or less would be all that a sample shows.
+    Full collections skip the objects that exist by then. One that visits 5 000 objects takes a third of the time of
+    their flush, so one collection more or less would dominate a sample.
     """
     with subject() as work:
         gc.collect()

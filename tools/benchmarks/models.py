@@ -16,28 +16,28 @@ __all__ += ["User", "UuidDevice"]
 
 
 def _bigint() -> MappedColumn[int]:
-    """Declare the key that the library declares, too."""
+    """Declare the same key as the library."""
     type_ = BigInteger().with_variant(Integer(), "sqlite").with_variant(mysql.BIGINT(unsigned=True), "mysql", "mariadb")
     return mapped_column(type_, Identity(), primary_key=True, sort_order=-10)
 
 
 class Fields:
-    """What most tables have."""
+    """The columns that most tables have."""
 
     name: Mapped[str] = mapped_column(String(255))
     email: Mapped[str] = mapped_column(String(255))
 
 
 class Base(DeclarativeBase):
-    """The tables that are created."""
+    """The base of the models whose tables are created."""
 
 
 class PlainBase(DeclarativeBase):
-    """Tables that exist already."""
+    """The base of the models that map existing tables without the library."""
 
 
 class MarkedBase(DeclarativeBase):
-    """The same tables once more."""
+    """The base of the models that map existing tables with a sentinel column."""
 
 
 class User(PublicIdMixin, Fields, Base):
@@ -55,7 +55,7 @@ class PlainUser(Fields, PlainBase):
 
 
 class MarkedUser(Fields, MarkedBase):
-    """The same, with a column that SQLAlchemy may match rows by: the fastest flush without the library on SQLite."""
+    """Like :class:`PlainUser`, with a sentinel column: the fastest flush without the library on SQLite."""
 
     __tablename__ = "user"
     id: Mapped[int] = _bigint()

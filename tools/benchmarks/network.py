@@ -1,7 +1,7 @@
-"""The same through a network: a proxy adds a millisecond to each round trip, and counts the round trips.
+"""Writes through a network: a proxy adds a millisecond to each round trip, and counts the round trips.
 
-On loopback a statement costs what client and server work. Through a network it costs the wait for its answer, and one
-more round trip shows.
+On loopback, a statement costs the work of client and server. Through a network, it also costs the wait for its answer,
+so that each additional round trip shows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tools.benchmarks.proxy import Proxy
 __all__ = ["run"]
 
 _DELAY = 1
-"""Milliseconds that a round trip takes longer."""
+"""The delay of a round trip in milliseconds."""
 _MANY = 1000
 _TAKEN = "izkpm55j334u"
 """The id of the one row in the table."""
@@ -32,11 +32,11 @@ _make = NanoId().generate
 
 Work: TypeAlias = Callable[[Session], object]
 Way: TypeAlias = Callable[[], "tuple[Work, int]"]
-"""Prepares; returns what is timed, and the number of rows that it stores."""
+"""A function that prepares, and returns the function to time and the number of rows that it stores."""
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare trips, and the time of one operation with the delay."""
+    """Compare round trips, and the time of one operation with the delay."""
     for original in bench.on("postgresql", "mysql", "mariadb"):
         with Proxy(original.url) as proxy:
             database = dataclasses.replace(original, url=proxy.url)
@@ -79,7 +79,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 def _compared(
     bench: Bench, proxy: Proxy, what: str, names: list[Any], subjects: tuple[Subject, Subject], goal: int
 ) -> Iterator[Comparison]:
-    """Yield the trips, and the times with the delay. A comparison of many trips takes few rounds."""
+    """Compare the round trips, and the times with the delay. A comparison with many round trips takes few rounds."""
     ours, rival = (_trips(proxy, subject) for subject in subjects)
     yield Comparison(what, *names, "trips", [ours], [rival], goal=goal, difference=True)
     case, _, database = what.rpartition(", ")
@@ -93,7 +93,7 @@ def _compared(
 
 
 def _trips(proxy: Proxy, subject: Subject) -> float:
-    """Count the second of two times: the first one may prepare statements, or read a catalog."""
+    """Count the round trips of the second of two runs: the first may prepare statements, or read a catalog."""
     for _ in range(2):
         with subject() as work:
             before = proxy.trips
@@ -141,7 +141,7 @@ def _repeat() -> tuple[Work, int]:
 
 
 def _of(engine: Engine, way: Way, *, collides: bool = False) -> Subject:
-    """Do it in a transaction that has begun, and roll it back."""
+    """Time *way* in a transaction that has begun, and roll it back."""
 
     @contextmanager
     def subject() -> Iterator[Callable[[], object]]:

@@ -1,4 +1,4 @@
-"""Pictures of the stored results. Each carries a digest of what it shows, so that a test sees whether it is up to date.
+"""Pictures of the stored results. Each contains a digest of its data, so that a test sees whether it is up to date.
 
 >>> digest({"postgresql": [1.0]}) == digest({"postgresql": [1.5]})
 False
@@ -108,7 +108,7 @@ PICTURES: dict[str, tuple[Callable[[Path], Data], Callable[[Data], Figure]]] = {
         partial(_draw_ratios, "A millisecond away: medians and quartiles; left of 1 the library is faster"),
     ),
 }
-"""The files, what they show, and how."""
+"""The files, the functions that collect their data, and the functions that draw them."""
 
 
 def draw(folder: Path = RESULTS) -> list[Path]:
@@ -123,5 +123,5 @@ def draw(folder: Path = RESULTS) -> list[Path]:
 
 
 def digest(data: Data) -> str:
-    """Return what tells *data* from all other data."""
+    """Return a digest of *data*."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

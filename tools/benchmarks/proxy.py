@@ -1,18 +1,18 @@
-"""A server that is further away: a proxy on loopback, which delays what passes and counts round trips.
+"""Simulate a distant server: a proxy on loopback, which delays all traffic and counts round trips.
 
     with Proxy(url, milliseconds=10) as proxy, create_engine(proxy.url).connect() as connection:
         before = proxy.trips
         connection.exec_driver_sql("SELECT 1")
         print(proxy.trips - before)  # 2 with psycopg, which begins the transaction first
 
-A round trip begins when the client sends while nothing that it has sent before is unanswered. What it sends without
-waiting for an answer, as psycopg's pipelines do, belongs to the same trip. On MySQL and MariaDB a client waits for the
-answer to each command, so each change of direction counts. On PostgreSQL the messages are read: a trip ends with
-ReadyForQuery, since a server may answer the first commands of a pipeline before the last one has arrived.
+A round trip begins when the client sends something after everything that it sent before has been answered. What it
+sends without waiting for an answer, as psycopg's pipelines do, belongs to the same trip. On MySQL and MariaDB, a client
+waits for the answer to each command, so each change of direction counts. On PostgreSQL, the messages are read: a trip
+ends with ReadyForQuery, since a server may answer the first commands of a pipeline before the last one has arrived.
 
 Connect before counting: a handshake takes trips too. An encrypted connection to PostgreSQL is refused.
 
-The proxy is a process of its own, so that it costs the measured one no CPU time.
+The proxy runs in its own process, so that it costs the measured process no CPU time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["Proxy"]
 
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _LONGEST_START = 60
-"""Seconds until the process of the proxy must listen."""
+"""Seconds within which the process of the proxy must listen."""
 
 
 class Proxy:
-    """A proxy before the server of *url*; each round trip takes so many *milliseconds* longer."""
+    """A proxy in front of the server of *url*, which delays each round trip by *milliseconds*."""
 
     def __init__(self, url: URL, milliseconds: float = 0) -> None:
         context = multiprocessing.get_context("spawn")
@@ -60,12 +60,12 @@ class Proxy:
 
     @property
     def trips(self) -> int:
-        """The round trips of all connections since the proxy has begun."""
+        """The round trips of all connections since the proxy started."""
         return int(self._trips.value)
 
     @property
     def milliseconds(self) -> float:
-        """The time that a round trip takes longer; half of it is added to each direction."""
+        """The delay of a round trip; half of it is added in each direction."""
         return float(self._delay.value * 1000)
 
     @milliseconds.setter
@@ -110,7 +110,7 @@ async def _forward(
     on_arrival: Callable[[bytes], None] = _ignore,
     on_delivery: Callable[[bytes], None] = _ignore,
 ) -> None:
-    """Pass on everything, each piece half a delay after its arrival: pieces do not wait for each other."""
+    """Forward each chunk half a delay after its arrival, so that chunks do not wait for each other."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
@@ -139,7 +139,7 @@ async def _forward(
 
 
 class _Turns:
-    """The trips of a client that waits for each answer."""
+    """Counts the trips of a client that waits for each answer."""
 
     def __init__(self, begin_trip: Callable[[], None]) -> None:
         self._begin_trip = begin_trip
@@ -155,7 +155,7 @@ class _Turns:
 
 
 class _Messages:
-    """The trips of a client of PostgreSQL, by the types of its messages and of the answers."""
+    """Counts the trips of a PostgreSQL client, by the types of its messages and of the answers."""
 
     _ASKS = b"QSF"
     """Query, Sync and FunctionCall, each of which is answered by ReadyForQuery."""

@@ -1,6 +1,6 @@
 """References to other rows: the number of statements for a page of orders, and for a hundred new orders.
 
-They are counted as SQLAlchemy sends them, without BEGIN and COMMIT. The rival looks up each user, by key or by
+Statements are counted as SQLAlchemy sends them, without BEGIN and COMMIT. The rival looks up each user, by key or by
 public id.
 """
 
@@ -24,7 +24,7 @@ _ORDERS = 100
 
 
 def run(bench: Bench) -> Iterator[Comparison]:
-    """Compare the statements for a hundred orders of a hundred users: read, read with the option, created."""
+    """Compare the statements for a hundred orders of a hundred users: reading, reading with the option, creating."""
     for database in bench.on(*ALL):
         with database.engines() as (guarded, _):
             with Session(guarded) as session, session.begin():
@@ -87,6 +87,6 @@ def _created_one_by_one(session: Session, ids: list[str]) -> None:
 
 
 def _created_with_keys(session: Session, ids: list[str]) -> None:
-    """Count the INSERTs, whose number depends on the database."""
+    """Create the orders by key. The number of INSERTs depends on the database."""
     session.add_all([Order(user_id=key, number=0) for key in range(1, _ORDERS + 1)])
     session.flush()

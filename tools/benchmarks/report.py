@@ -1,4 +1,4 @@
-r"""The files of results, one a suite and run, and the tables of README.md, which are made of these files alone.
+r"""The files of results, one per suite and run, and the tables of README.md, which are generated from these files.
 
 >>> print(filled("<!-- generated: import -->\n<!-- end -->", Path("no such folder")))
 <!-- generated: import -->
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def conditions(self) -> str:
-        """How, when and where it was made."""
+        """How, when and where the run was made."""
         machine, versions = self.document["machine"], self.document["versions"]
         servers = "".join(f", {_SERVERS[name]} {version}" for name, version in self.document["databases"].items())
         day = datetime.fromisoformat(self.document["date"])
@@ -71,13 +71,13 @@ class Run:
 
 
 def runs_of(suite: str, folder: Path = RESULTS) -> list[Run]:
-    """Return the run of a suite, or one for each database."""
+    """Return the run of a suite, or its runs, one for each database."""
     paths = [path for path in sorted(folder.glob(f"{suite}*.json")) if re.fullmatch(rf"{suite}(-\w+)?", path.stem)]
     return [Run(path, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def write(suite: str, comparisons: Sequence[Comparison], bench: Bench, folder: Path) -> Path:
-    """Write everything into the file of the suite; of one server alone, into a file of its own."""
+    """Write the results into the file of the suite; if they are from a single server, into a file for that server."""
     document = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": {
@@ -140,7 +140,7 @@ def _commit() -> str | None:
 
 
 def filled(page: str, folder: Path = RESULTS) -> str:
-    """Return *page* with all its tables made anew."""
+    """Return *page* with all its tables generated again."""
 
     def block(match: re.Match[str]) -> str:
         if (suite := match["name"]) not in SUITES:
@@ -171,7 +171,7 @@ def in_rows(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], dic
 
 
 def table(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Make a row of each case and rival, and a column of each database, in Markdown."""
+    """Yield a Markdown table with a row for each case and rival, and a column for each database."""
     rows = in_rows(comparisons)
     databases = [name for name in ("", *ALL) if any(name in row for row in rows.values())]
     heads = ["", "ours / rival", *(_SERVERS.get(name, "ratio") for name in databases)]

@@ -1,4 +1,4 @@
-"""A plugin of pytest: the tests have imported the library from the folder in PUBLIC_ID_SOURCE, and from no other."""
+"""A pytest plugin that checks that the tests have imported the library from the folder in PUBLIC_ID_SOURCE."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 NO_TESTS_RUN = 4
-"""The exit status: no test has failed, and none can tell anything."""
+"""The exit status: no test failed, but the run proves nothing."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Stop before the first test if the library is another one, such as the editable installation."""
+    """Stop before the first test if another copy of the library was imported, such as the editable installation."""
     library, source = sys.modules.get("sqlalchemy_public_id"), os.environ["PUBLIC_ID_SOURCE"]
     file = Path(str(getattr(library, "__file__", None)))
     if library is not None and Path(source).resolve() not in file.resolve().parents:

@@ -1,4 +1,4 @@
-"""Runs of pytest: once with coverage, to see which test executes which line, and once for each slip."""
+"""Run pytest once with coverage, to see which test executes which line, and once for each slip."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 SLIPS = Path(__file__).with_name("slips.toml")
 CACHE = ROOT / ".cache" / "mutants"
 OUTCOMES = ("killed", "survived", "timeout", "unsure", "stale", "broken")
-"""``timeout``: a test does not end. ``unsure``: the test passes alone, or fails without the slip, too. ``stale``: the
+"""``timeout``: a test does not end. ``unsure``: the test passes alone, or also fails without the slip. ``stale``: the
 source has changed. ``broken``: pytest has not run the tests."""
 _PASSED = 0
 _FAILED = {1, 2, 3}  # exit statuses of pytest: a test fails, a module cannot be imported, a failure cannot be shown
@@ -49,11 +49,11 @@ class Slip:
 
     id: str
     part: str
-    """A name of several packages and modules, for the table."""
+    """The part of the library for the table: a name for several packages and modules."""
     path: str
-    """The module, from the root of the repository."""
+    """The path of the module, relative to the root of the repository."""
     code: str | None
-    """The module with the mistake; ``None`` if its place has changed since."""
+    """The source of the module with the mistake; ``None`` if the source has changed since."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Trial:
 
 
 def read_slips(files: Sequence[Path] = ()) -> Iterator[Slip]:
-    """Yield the slips of *files*, or all: ``before`` stands once in its module, and becomes ``after``."""
+    """Yield the slips of *files*, or all. ``before`` must occur once in its module, and is replaced by ``after``."""
     for file in files or [SLIPS]:
         for row in tomllib.loads(file.read_text(encoding="utf-8"))["slip"]:
             path = f"src/sqlalchemy_public_id/{row['file']}"
@@ -93,7 +93,7 @@ def cover(tests: Sequence[str]) -> Lines:
     data.read()
     return {
         Path(measured).relative_to(ROOT).as_posix(): {
-            # "|run" and its like follow the name of the test, which may have a "|" of its own
+            # a suffix such as "|run" follows the name of the test, which may contain a "|", too
             line: {name.rpartition("|")[0] for name in names if name}
             for line, names in data.contexts_by_lineno(measured).items()
             if any(names)
@@ -103,25 +103,26 @@ def cover(tests: Sequence[str]) -> Lines:
 
 
 def tests_of(slip: Slip, lines: Lines) -> list[str]:
-    """Return the tests that execute the changed lines, those of the files that do so most often first.
+    """Return the tests that execute the changed lines, starting with the files in which most tests do so.
 
-    Of a line that is executed at import they are those that execute a line of its module, and, if there is none, all.
+    For a line that is executed at import, return the tests that execute any line of its module or, if there are none,
+    all tests.
     """
     of_module = lines.get(slip.path, {})
     everything = {test for module in lines.values() for tests in module.values() for test in tests}
     found = {test for line in _changed_lines(slip) for test in of_module.get(line, ())}
     found = found or set[str]().union(*of_module.values()) or everything
-    # an example of a page needs those before it, and one in a docstring is run in the module without the slip
+    # an example on a page needs those before it, and an example in a docstring runs in the module without the slip
     tests = sorted((test for test in found if test.startswith("tests/")), key=_place)
     total, own = Counter(map(_file, everything)), Counter(map(_file, tests))
     return sorted(tests, key=lambda test: (_needs_server(test), -own[_file(test)] / total[_file(test)], _file(test)))
 
 
 def run(slip: Slip, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float) -> Trial:
-    """Run *tests* on a copy of the source that has the slip, until one fails, which has to fail alone, too.
+    """Run *tests* on a copy of the source with the slip, until a test fails, which must also fail when it runs alone.
 
-    :param timeout: the seconds of one test.
-    :param limit: the seconds of all.
+    :param timeout: the time limit for one test, in seconds.
+    :param limit: the time limit for all tests, in seconds.
     """
     if slip.code is None:
         return Trial(slip.id, slip.part, "stale")
@@ -140,7 +141,7 @@ def run(slip: Slip, tests: Sequence[str], options: Sequence[str], timeout: float
 def _first_to_fail(
     source: Path, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float
 ) -> tuple[str, str]:
-    """Run *tests* with a *source*, and return the outcome and its reason."""
+    """Run *tests* on *source*, and return the outcome and its reason."""
     ends = ("-o", f"faulthandler_timeout={timeout}", "-o", "faulthandler_exit_on_timeout=true")
     with tempfile.NamedTemporaryFile("w", prefix="public-id-tests-", encoding="utf-8") as names:
         names.write("\n".join(tests))
@@ -163,7 +164,7 @@ def _first_to_fail(
 def _pytest(
     source: Path, arguments: Sequence[str], *, timeout: float | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run pytest with the library of the folder *source*."""
+    """Run pytest with the library in the folder *source*."""
     path = os.pathsep.join((str(source), str(ROOT)))
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tools.mutants.origin", *arguments],
@@ -178,7 +179,7 @@ def _pytest(
 
 @contextmanager
 def _copy(path: str, code: str) -> Iterator[Path]:
-    """Make a copy of the source in which the module *path* has other *code*, and return its folder."""
+    """Copy the source, write *code* into the module *path* of the copy, and yield its folder."""
     with tempfile.TemporaryDirectory(prefix="public-id-mutant-") as folder:
         copy = Path(folder) / "src"
         shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -188,7 +189,7 @@ def _copy(path: str, code: str) -> Iterator[Path]:
 
 
 def _changed_lines(slip: Slip) -> set[int]:
-    """Return the lines of the source that are changed, with those of the statements that they belong to."""
+    """Return the changed lines of the source, and the other lines of their statements."""
     if slip.code is None:
         return set()
     source = (ROOT / slip.path).read_text(encoding="utf-8")
@@ -201,7 +202,7 @@ def _changed_lines(slip: Slip) -> set[int]:
 
 
 def _statements(source: str) -> Iterator[set[int]]:
-    """Yield the lines of each statement that has no body; of the others, those before the body."""
+    """Yield the lines of each statement, up to its body if it has one."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             body: list[ast.AST] = getattr(node, "body", [])
@@ -214,7 +215,7 @@ def _file(test: str) -> str:
 
 
 def _place(test: str) -> tuple[str, int, str]:
-    """Return the position of a test, that of its function in its file: some tests pass in that order only."""
+    """Return the position of a test's function in its file: some tests pass only in this order."""
     function = test.partition("[")[0].rpartition("::")[2]
     return _file(test), _text_of(_file(test)).find(f"def {function}("), test
 
@@ -226,5 +227,5 @@ def _text_of(file: str) -> str:
 
 
 def _needs_server(test: str) -> bool:
-    """Return True for tests that come last, for most slips are seen without them."""
+    """Return True for tests that need a server. They run last, because most slips are caught without them."""
     return any(server in test for server in ("postgresql", "mysql", "mariadb"))

@@ -98,10 +98,10 @@ def main(
 
 
 def _compare(runner: Runner, row: Row, tests: Sequence[str], excuses: list[Excuse], *, once: bool) -> None:
-    """Run *tests* without the library and with it; what is new is run again in both ways before it counts.
+    """Run *tests* without the library and with it. New failures are run again in both ways before they count.
 
-    It is run again with its whole file, for tests depend on those before them. With *once*, only the files of what
-    failed are run without the library.
+    They are run again with their whole files, because tests depend on those before them. With *once*, only the files of
+    failed tests are run without the library.
     """
 
     def run(tests: Sequence[str], *, loaded: bool, again: bool = False) -> Outcomes:

@@ -1,4 +1,4 @@
-"""Outcomes of one suite, without the library and with it. Pure."""
+"""Compare the outcomes of one suite without the library and with it. These are pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Broken", "Outcome", "Outcomes", "failed", "files", "read", "regressi
 
 
 class Broken(Exception):
-    """A run that proves nothing: it crashed, hung, had no database, or the library was not at work in it."""
+    """A run that proves nothing: it crashed, hung, had no database, or did not use the library."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ _ORDER = ("passed", "skipped", "failed")
 
 
 def read(lines: Iterable[str]) -> dict[str, Outcome]:
-    """Return the outcome of each test; of several (setup, call, teardown) the worst one counts."""
+    """Return the outcome of each test: the worst one of its setup, call and teardown."""
     outcomes: dict[str, Outcome] = {}
     for line in lines:
         test, outcome, cause = json.loads(line)
@@ -43,7 +43,7 @@ def failed(outcomes: Outcomes) -> set[str]:
 
 
 def regressions(without: Outcomes, loaded: Outcomes) -> dict[str, str]:
-    """Return test → cause for tests that fail only with the library, or pass without it and no longer run."""
+    """Return test → cause for tests that fail only with the library, or that pass without it and do not run with it."""
     found = {test: loaded[test].cause for test in sorted(failed(loaded) - failed(without))}
     for test, outcome in without.items():
         if outcome.outcome == "passed" and test not in found:

@@ -1,4 +1,4 @@
-"""One run of pytest in the source distribution of a suite, on a database of its own."""
+"""Run pytest in the source distribution of a suite, on a separate database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Run:
-    """What one process of pytest has shown."""
+    """The result of one run of pytest."""
 
     outcomes: dict[str, Outcome]
     seconds: float
@@ -41,7 +41,7 @@ class Runner:
     timeout: float
 
     def run(self, suite: Suite, database: str, tests: Sequence[str], *, loaded: bool, again: bool = False) -> Run:
-        """Run *tests* of *suite*, with the library or without it; *again* keeps the logs of the first time.
+        """Run *tests* of *suite*, with the library or without it; *again* keeps the logs of the first run.
 
         :raises Broken: if the outcomes prove nothing.
         """
@@ -55,7 +55,7 @@ class Runner:
         plugins = ["public_id_outcomes", *(["public_id_loaded"] if loaded else [])]
         own = next(name for name in ("pytest.ini", "pyproject.toml") if (folder / name).exists())
         command = [
-            *(str(python), "-m", "pytest", "-c", own),  # or a suite without a section for pytest gets ours
+            *(str(python), "-m", "pytest", "-c", own),  # otherwise pytest finds our configuration if a suite has none
             *(part for plugin in plugins for part in ("-p", plugin)),
             *("-p", "no:cacheprovider", "--tb=native", "-q", "--maxfail=0", "--continue-on-collection-errors"),
             *(("-n", str(self.processes)) if suite.xdist and self.processes > 1 else ()),
@@ -68,7 +68,7 @@ class Runner:
                 **{key: _fill(value, url) for key, value in suite.environment.get(database, {}).items()},
                 "PATH": os.pathsep.join((str(python.parent), os.environ["PATH"])),  # suites start programs
                 "PYTHONPATH": os.pathsep.join(map(str, path)),
-                "PYTHONNOUSERSITE": "1",  # or SQLAlchemy's suite prefers the sources to what is installed
+                "PYTHONNOUSERSITE": "1",  # otherwise SQLAlchemy's suite prefers the sources to the installed package
                 "PUBLIC_ID_OUTCOMES": str(outcomes),
                 "PUBLIC_ID_LOADED": str(facts),
             }
@@ -97,7 +97,7 @@ class Runner:
 
 
 def _fill(text: str, url: str) -> str:
-    """Put *url*, that without a driver, and the name of the database into their places in *text*."""
+    """Replace the placeholders in *text* by *url*, the URL without a driver, and the name of the database."""
     places = {"{url}": url, "{dsn}": url.replace("+psycopg:", ":"), "{name}": url.rpartition("/")[2]}
     for place, value in places.items():
         text = text.replace(place, value)
@@ -106,7 +106,7 @@ def _fill(text: str, url: str) -> str:
 
 @contextmanager
 def _database(kind: str, server: str) -> Iterator[str]:
-    """Yield the URL of an empty database, with what SQLAlchemy's suite expects to find in it; drop it afterwards."""
+    """Yield the URL of a new database with the schemas that SQLAlchemy's suite expects; drop it afterwards."""
     if kind == "sqlite":
         yield "sqlite://"
         return

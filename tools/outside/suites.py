@@ -1,7 +1,7 @@
-"""The pinned list of suites, ``suites.toml``, and what each runs in: its sources, and an environment of its own.
+"""The pinned list of suites, ``suites.toml``, and for each suite its sources and a virtual environment.
 
-The library is not installed in the environment but in a folder that only the runs with it have on their path: Alembic
-loads every plugin that it sees.
+The library is installed in a separate folder, which only the runs with the library have on their path, because Alembic
+loads every plugin that is installed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["CACHE", "HERE", "LIBRARY", "Excuse", "Suite", "install_library", "lo
 HERE = Path(__file__).parent
 _ROOT = HERE.parents[1]
 CACHE = _ROOT / ".cache" / "outside"
-LIBRARY = CACHE / f"library-{os.getpid()}"  # two runners at once are two versions of the library, perhaps
+LIBRARY = CACHE / f"library-{os.getpid()}"  # two runners at once may test two versions of the library
 _UV = _ROOT / ".venv" / "uv" / "bin" / "uv"
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The tests that a source distribution carries, with one SQLAlchemy."""
+    """The tests in a source distribution, with one version of SQLAlchemy."""
 
     name: str
     package: str
@@ -51,12 +51,12 @@ class Suite:
 
     @property
     def requirements(self) -> Path:
-        """The file of pins; those of one package share it, and their virtual environment."""
+        """The file of pins. The suites of one package share it, and their virtual environment."""
         return HERE / "requirements" / f"{self.package}.txt"
 
     @property
     def python(self) -> Path:
-        """The interpreter of its environment."""
+        """The interpreter of the environment."""
         return _ROOT / ".venv" / f"outside-{self.package}-{self.series}" / "bin" / "python"
 
     @property
@@ -65,7 +65,7 @@ class Suite:
         return [f"sqlalchemy[asyncio]=={self.sqlalchemy}", *own]
 
     def unpack(self) -> Path:
-        """Return the folder of the source distribution; the first time, download it."""
+        """Return the folder of the source distribution, which is downloaded the first time."""
         name = f"{self.package}-{self.version}"
         folder, archives = CACHE / "sources" / name, CACHE / "archives"
         if not folder.exists():
@@ -96,7 +96,7 @@ class Suite:
         return self.python
 
     def renew(self) -> None:
-        """Write the pins of the package again: the newest versions of everything."""
+        """Update the pins of the package to the newest versions."""
         _create(self.python)
         _install(self.python, *self._pins, *self.requires, "uuid-utils", "typing-extensions")
         freeze = [_UV, "pip", "freeze", "--python", self.python]
@@ -108,7 +108,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Excuse:
-    """Tests that assume that nobody listens, and why."""
+    """Tests that fail with any listener, and why."""
 
     test: str
     why: str
@@ -133,7 +133,7 @@ def _suite(entry: dict[str, Any], series: str, sqlalchemy: str, sha256: dict[str
 
 
 def install_library() -> None:
-    """Build the library of this tree, and install it in its folder, until this process ends."""
+    """Build the library of this tree, and install it in its folder, which is removed when this process ends."""
     atexit.register(shutil.rmtree, LIBRARY, ignore_errors=True)
     _install(sys.executable, "--no-deps", "--target", LIBRARY, _ROOT)
 

@@ -2,7 +2,7 @@
 
 >>> from sqlalchemy_public_id.asyncio import bulk, lookup
 
-Models, formats and the guard work with an ``AsyncSession`` as they are.
+Models, formats and the guard work with an ``AsyncSession`` without change.
 """
 
 from importlib import import_module

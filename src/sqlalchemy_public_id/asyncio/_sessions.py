@@ -11,7 +11,7 @@ AnyAsyncSession: TypeAlias = AsyncSession | async_scoped_session[Any]
 
 
 def async_session(session: object) -> AsyncSession:
-    """Return *session*, or the one of a scoped session; refuse synchronous ones."""
+    """Return *session*, or the current one of a scoped session; refuse synchronous sessions."""
     if isinstance(session, async_scoped_session):
         return cast("async_scoped_session[AsyncSession]", session)()
     if not isinstance(session, AsyncSession):

@@ -42,10 +42,10 @@ async def insert_many(
 
 
 def _awaited(objects: AsyncIterable[object], batch: int) -> Iterator[object]:
-    """Yield *objects* inside of a greenlet of SQLAlchemy, and wait for a *batch* of them at a time."""
+    """Yield *objects* inside a greenlet of SQLAlchemy, and wait for a *batch* of them at a time."""
     iterator = aiter(objects)
     while taken := await_only(_take(iterator, batch)):
-        while taken:  # and keep none of them while the next ones are taken
+        while taken:  # hold no object while waiting for the next batch
             yield taken.popleft()
 
 

@@ -1,6 +1,6 @@
 """:mod:`sqlalchemy_public_id.lookup` for an ``AsyncSession``.
 
-The signatures are written out, because type checkers would lose the model and the names of arguments.
+The signatures are written out, so that type checkers see the model and the names of arguments.
 """
 
 from __future__ import annotations
@@ -157,5 +157,5 @@ async def public_ids_of(
 
 
 async def _run(session: AnyAsyncSession, function: Any, *args: Any, **kwargs: Any) -> Any:
-    # Any: mypy passes no TypedDict on to a ParamSpec
+    # Any, because mypy cannot pass a TypedDict to a ParamSpec
     return await async_session(session).run_sync(function, *args, **kwargs)

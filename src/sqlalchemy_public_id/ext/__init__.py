@@ -1,1 +1,1 @@
-"""Integrations with other packages: import the module of yours, such as ``sqlalchemy_public_id.ext.fastapi``."""
+"""Integrations with other packages. Import the one that you need, such as ``sqlalchemy_public_id.ext.fastapi``."""

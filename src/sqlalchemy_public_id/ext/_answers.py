@@ -1,4 +1,4 @@
-"""Errors of this library as answers of FastAPI, in its own shape or as problem details."""
+"""Answer the errors of this library in FastAPI, in its own format or as problem details."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
 
 
 def status_of(error: Exception) -> int:
-    """Return the status of an answer: 404 is for a row that was asked for, 422 for an id among the input."""
+    """Return the status of an answer: 409 for a conflict, 404 for the requested row, 422 for an id in the input."""
     if isinstance(error, IdempotencyConflict):
         return 409
     return 404 if is_row(error) else 422
 
 
 def _detail(request: Request, error: Any, place: Place | None) -> dict[str, Any]:
-    """Return one entry of the list that FastAPI has in a 422."""
+    """Return one entry of the list that FastAPI sends in a 422."""
     kind = "public_id_invalid" if isinstance(error, InvalidPublicId) else "public_id_unknown"
     if isinstance(error, InvalidCursor):
         kind = "cursor_invalid"
@@ -50,21 +50,21 @@ def _detail(request: Request, error: Any, place: Place | None) -> dict[str, Any]
 async def _place_of(request: Request, error: Any) -> Place | None:
     """Return the place of the wrong id in *request*.
 
-    :raises ConfigurationError: for an id that did not come with the request, which is a mistake of the application:
-        Starlette answers it with 500, and the server logs it. That cannot be known of a body that is not read here, or
-        of a web socket.
+    :raises ConfigurationError: for an id that did not come with the request, which is a bug in the application:
+        Starlette answers it with 500, and the server logs it. It is not raised if the body is not read here, or for a
+        WebSocket.
     """
     if isinstance(error, (InvalidCursor, IdempotencyConflict)):
         return None
     place, is_complete = await search(request, error.value, field_of(error))
     if place is None and is_complete:
-        # not the error itself, for which Starlette would call this handler again, with a request that has no body left
+        # not the error itself: Starlette would call this handler again, with a request whose body was consumed
         raise ConfigurationError(f"the application used an invalid id that is not from the request: {error}") from error
     return place
 
 
 async def unprocessable(request: Request, error: Any) -> JSONResponse:
-    """Answer a malformed request as FastAPI does, also if JSON cannot represent its input, which that repeats."""
+    """Answer a malformed request as FastAPI does, but without its input if JSON cannot represent it."""
     try:
         return await request_validation_exception_handler(request, error)
     except ValueError:  # a lone surrogate, or NaN
@@ -73,7 +73,7 @@ async def unprocessable(request: Request, error: Any) -> JSONResponse:
 
 
 class Answers:
-    """How errors are answered, and described in an OpenAPI document."""
+    """Answers errors, and describes the answers in an OpenAPI document."""
 
     _media_type = "application/json"
 
@@ -99,7 +99,7 @@ class Answers:
             if names_row:
                 responses.setdefault("404", self.response(404))
             body = operation.get("requestBody") if method in ("post", "put") else None
-            # only an insert conflicts: its id is in the body, or in the path of a PUT; that of a POST is around it
+            # only an insert conflicts: its id is in the body, or in the path of a PUT; a POST has another id there
             if body and ((method == "put" and names_row) or _has_public_id(body, schemas)):
                 responses.setdefault("409", self.response(409))
 
@@ -120,7 +120,7 @@ class Answers:
 
 
 class Problems(Answers):
-    """The same as problem details (:rfc:`9457`)."""
+    """Answers errors as problem details (:rfc:`9457`)."""
 
     _media_type = "application/problem+json"
 
@@ -145,7 +145,7 @@ def _is_public_id_in_path(parameter: Mapping[str, Any]) -> bool:
 def _has_public_id(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> bool:
     """Return True if *body*, or one of the *schemas* that it refers to, has a public id."""
     parts, seen = [body], set[str]()
-    for part in parts:  # which grow
+    for part in parts:  # the list grows
         text = json.dumps(part, default=str)
         if '"format": "public-id"' in text:
             return True

@@ -1,8 +1,8 @@
 """What the fields of a response model read from a mapped object, and which of them may show an integer key.
 
-A field that reads a column shows that column, of whatever type it is declared. For everything else, a hybrid, a
-property or related objects, the declared type decides: one that can hold a number is refused, unless it carries
-:class:`NotAKey`. No code of the application is called to find out more.
+A field that reads a column shows that column, whatever type the field declares. For everything else, such as a hybrid,
+a property or related objects, the declared type decides: a type that can hold a number is refused, unless it is marked
+with :class:`NotAKey`. The check calls no code of the application.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NotConfigured(Exception):
 
 
 def read_paths(cls: type[BaseModel], name: str, field: FieldInfo) -> Iterator[Path]:
-    """Return the attribute paths that Pydantic reads *field* from, in the order in which it tries them."""
+    """Yield the attribute paths that Pydantic reads *field* from, in the order in which it tries them."""
     config = cls.model_config
     alias = field.validation_alias
     if alias is not None and config.get("validate_by_alias", True):
@@ -78,9 +78,9 @@ def has_attribute(mapper: Mapper[Any], name: str) -> bool:
 
 
 def columns_at(mapper: Mapper[Any], path: Path) -> tuple[Mapper[Any], list[Column[Any]]] | None:
-    """Return the columns that are read at *path*, and the mapper that they belong to; ``None`` if it is no column.
+    """Return the columns that *path* reads, and the mapper that they belong to; ``None`` if it reads no column.
 
-    :raises NotConfigured: if that cannot be known yet.
+    :raises NotConfigured: if a mapper on the path is not configured yet.
     """
     name, *rest = path
     prop = mapper.get_property(str(name)) if mapper.has_property(str(name)) else None
@@ -142,7 +142,7 @@ def _doubtful(
 
 
 def _parts(annotation: Any) -> list[Any] | None:
-    """Return the types that *annotation* is made of, or stands for; ``None`` if it is one itself."""
+    """Return the types that *annotation* is made of, or stands for; ``None`` if it is a single type."""
     if hasattr(annotation, "__supertype__"):
         return [annotation.__supertype__]
     if isinstance(annotation, TypeVar):
@@ -168,7 +168,7 @@ def _aliased(annotation: Any) -> Any:
 
 
 def _is_text(annotation: Any, cls: type[Any], coerces: bool) -> bool:
-    """Return True if Pydantic shows *annotation* as a text, a truth value or null, and makes it of no number."""
+    """Return True if Pydantic serializes *annotation* as a string, a boolean or null, and accepts no number for it."""
     if issubclass(cls, (str, Number)):
         return issubclass(cls, (bool, TypedId)) or (issubclass(cls, str) and not coerces)
     try:
@@ -181,7 +181,7 @@ def _is_text(annotation: Any, cls: type[Any], coerces: bool) -> bool:
 
 
 def _accepts(adapter: TypeAdapter[Any], number: int) -> bool:
-    """Return True if *number* becomes a value, as a time since 1970 or the number of an address."""
+    """Return True if *number* is converted to a value, such as a time since 1970 or an IP address."""
     try:
         adapter.validate_python(number)
     except Exception:
@@ -190,6 +190,6 @@ def _accepts(adapter: TypeAdapter[Any], number: int) -> bool:
 
 
 def _makes_text(note: Any) -> bool:
-    """Return True if *note* makes a text of a number."""
+    """Return True if *note* converts a number to a string."""
     is_str = isinstance(note, (BeforeValidator, PlainValidator)) and note.func is str
     return is_str or bool(getattr(note, "coerce_numbers_to_str", False))

@@ -1,4 +1,4 @@
-"""Old links with integer keys, from the time before the public ids, which an application accepts until a given day."""
+"""Old links with integer keys, from before public ids, which an application accepts until a given day."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LegacyKeys:
 
     @property
     def pattern(self) -> str:
-        """A regular expression for the keys, for documentation. It also accepts larger numbers of as many digits."""
+        """A regular expression for the keys, for documentation. It also matches larger numbers of as many digits."""
         return f"^[1-9][0-9]{{0,{len(str(self.up_to)) - 1}}}$"
 
     def key_in(self, text: object) -> int | None:
@@ -78,7 +78,7 @@ class LegacyKeys:
         }
 
     def note(self, model: type[Any]) -> None:
-        """Write to the log that a link with a key was answered."""
+        """Log that a row was requested by its key."""
         log.info("a row of %s was asked for by its key, %d times so far", model.__name__, next(self._numbers))
 
 
@@ -107,7 +107,7 @@ def find_row(
 def key_column(model: type[Any]) -> ColumnElement[int]:
     """Return the integer key of *model*, as an attribute.
 
-    :raises ConfigurationError: if its primary key is another one.
+    :raises ConfigurationError: if *model* has no single integer key.
     """
     mapper = mapper_of(model)
     columns = [] if mapper is None else [*mapper.primary_key]

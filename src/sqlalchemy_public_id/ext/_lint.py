@@ -120,7 +120,7 @@ class _Keys:
         self._by_name = qualified | by_name
 
     def named(self, name: str, model: str) -> _mapped.Key | None:
-        """Return the key that a number called *name* is, in a schema called *model*."""
+        """Return the key that a number called *name* stands for in a schema called *model*."""
         name = _mapped.snake_case(name.replace("-", "_"))  # headers have hyphens
         keys = self._by_name.get(name) or self._by_name.get(name.removesuffix("s"), [])  # customer_ids: list[int]
         return next((key for key in keys if key.mapper.class_.__name__ in model), keys[0] if keys else None)
@@ -133,7 +133,7 @@ def _is_part(key: _mapped.Key) -> bool:
 
 
 def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
-    """Return the mappers of *bases*; none at all is an error, because no key could be found."""
+    """Return the mappers of *bases*. It is an error if there are none, because no key could be found."""
     named = [*DeclarativeBase.__subclasses__(), *DeclarativeBaseNoMeta.__subclasses__()] if bases is None else bases
     mappers: list[Mapper[Any]] = []
     for base in named:
@@ -143,7 +143,7 @@ def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
             raise ConfigurationError(
                 f"bases has {safe_repr(base)}, expected a declarative base, registry or mapped class"
             )
-        # a foreign key without a type, and a relationship without a constraint, are known as keys afterwards
+        # configured mappers also reveal foreign keys without a type, and relationships without a constraint
         with contextlib.nullcontext() if bases is not None else contextlib.suppress(Exception):
             own.configure(cascade=True)
         mappers_of_base = _mapped.mappers_of(own)
@@ -164,8 +164,8 @@ def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
 
 
 def _documents(app: FastAPI, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return the path and the OpenAPI document of *app* and of each application of FastAPI that is mounted in it."""
-    # not app.openapi(), which keeps the document of its first call, and which an application may change
+    """Yield the path and the OpenAPI document of *app* and of each FastAPI application that is mounted in it."""
+    # not app.openapi(), which caches the document of its first call, and which an application may override
     with marked_schemas(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Duplicate Operation ID")  # a route with several methods
         document = get_openapi(title="", version="", routes=app.routes, webhooks=app.webhooks.routes)
@@ -176,7 +176,7 @@ def _documents(app: FastAPI, prefix: str = "") -> Iterator[tuple[str, dict[str, 
 
 
 def _operations(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
-    """Return kind, path, method and description of each operation; the kind is empty for a route."""
+    """Yield kind, path, method and description of each operation; the kind is empty for a route."""
     for path, item in document.get("paths", {}).items():
         for method in METHODS:
             if method in item:
@@ -195,11 +195,11 @@ class _Value:
 
     path: str = ""
     name: str | None = None
-    """Its name; ``None`` for the whole, an element of a tuple, or a value of a dictionary."""
+    """Its name; ``None`` for a whole body, an element of a tuple, or a value of a dictionary."""
     model: str = ""
     """The name of the schema that it is a property of."""
     is_checked: bool = False
-    """True in a ``PublicModel``, which knows what it reads."""
+    """True in a ``PublicModel``, which checks its fields itself."""
 
 
 class _Reader:
@@ -209,7 +209,7 @@ class _Reader:
         self._keys, self._schemas, self._is_sent = keys, schemas, is_sent
 
     def problems(self, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, str]]:
-        """Return where, field, column and advice of each finding."""
+        """Yield where, field, column and advice of each finding."""
         for parameter in operation.get("parameters", ()):
             value = _Value(parameter["name"], parameter["name"])
             yield from self._of_schema(parameter["in"], parameter.get("schema", {}), value, self._is_sent)
@@ -233,7 +233,7 @@ class _Reader:
                 yield where, value.path, None, doubt or "show a model, whose fields have names"
 
     def _values(self, schema: Any, value: _Value, outer: frozenset[str]) -> Iterator[tuple[_Value, str | None]]:
-        """Return the numbers in *schema*, and with a sentence of advice each part that may contain any."""
+        """Yield the numbers in *schema*, and each part that may contain numbers, together with advice."""
         reference = schema.get("$ref", "").removeprefix(_COMPONENTS)
         if reference:
             if reference not in outer:

@@ -1,7 +1,7 @@
 """The public ids of a mapped class, which may be shown, and its integer keys, which may not.
 
 All functions work before mappers are configured, since response models and routes are declared while modules are still
-being imported. What depends on configured mappers is left out before that.
+being imported. Until mappers are configured, they leave out what depends on it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def mappers_of(registry: registry) -> list[Mapper[Any]]:
 
 
 def public_id(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:
-    """Return name and column of the public id of *model*: the one named, the only one, or ``public_id``.
+    """Return name and column of the public id of *model*: *attribute*, the only public id, or ``public_id``.
 
-    :raises ConfigurationError: if there is none, or several and none is named.
+    :raises ConfigurationError: if *model* is not mapped, or has no such public id.
     """
     # orm.inspection.public_id_attribute() configures mappers, which fails while models are still being imported
     mapper = mapper_of(model)
@@ -103,7 +103,7 @@ def _is_key(mapper: Mapper[Any], column: Column[Any]) -> bool:
     type_ = column.type
     while isinstance(type_, TypeDecorator):
         type_ = type_.impl_instance
-    # a foreign key without a type gets that of its target once mappers are configured
+    # a foreign key without a type gets the type of its target once mappers are configured
     is_integer = isinstance(type_, Integer) or (isinstance(type_, NullType) and mapper.configured)
     if not is_integer:
         return False
@@ -112,7 +112,7 @@ def _is_key(mapper: Mapper[Any], column: Column[Any]) -> bool:
 
 
 def _is_in_many_to_one(mapper: Mapper[Any], column: Column[Any]) -> bool:
-    """Return True if a relationship reads *column*; it needs no foreign key constraint."""
+    """Return True if a many-to-one relationship reads *column*, with or without a foreign key constraint."""
     return mapper.configured and any(
         local is column and any(remote is key for key in relationship.mapper.primary_key)
         for relationship in mapper.relationships

@@ -1,4 +1,4 @@
-"""What an answer of a web service says about an error: neither keys nor SQL nor the input."""
+"""What a web service tells its clients about an error: no keys, no SQL and no input."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from sqlalchemy_public_id.errors import IdempotencyConflict, InvalidCursor, Inva
 
 
 def is_row(error: Exception) -> bool:
-    """Return True if the row that was asked for does not exist; False if the id is one among the input."""
+    """Return True if the requested row does not exist; False if the unknown id is part of the input."""
     return isinstance(error, PublicIdNotFound) and error.field is None
 
 
 def field_of(error: Any) -> str | None:
-    """Return the name that the request has: of the attribute of a model, "Order.customer_public_id", the last part."""
+    """Return the name of the field in the request: the last part of an attribute such as "Order.customer_public_id"."""
     return None if error.field is None else str(error.field).rpartition(".")[2]
 
 
 def message_of(error: Any) -> str:
-    """Return what is wrong, without a value: the prefix of the input may be most of a token."""
+    """Return what is wrong, without the value: even the prefix of the input may be most of a token."""
     if isinstance(error, IdempotencyConflict):
         return f"the {error.model} with this public id exists, with other contents"
     if isinstance(error, InvalidPublicId):

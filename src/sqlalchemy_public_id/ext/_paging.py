@@ -1,4 +1,4 @@
-"""A dependency of FastAPI that returns a page of rows, sorted and filtered by the query of the request."""
+"""A FastAPI dependency that returns a page of rows, sorted and filtered by the query parameters of the request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqlalchemy_public_id.orm.inspection import checked_condition
 M = TypeVar("M")  # a model
 
 _OWN = ("after", "before", "limit", "sort")
-"""Parameters of each page, which a filter cannot have."""
+"""Parameters of every page, whose names a filter cannot use."""
 _SEVERAL = (list, tuple, set, frozenset)
 
 
@@ -66,18 +66,18 @@ def page_of(
     :param default: the order if the client sends none, such as ``["-priority"]``. By default, rows are sorted by key.
     :param newest_first: sort by key in descending order where rows are otherwise equal.
     :param filter: a Pydantic model whose fields become parameters, under all the names that it accepts. If a client
-        sets one, the attribute of *model* with its name must be equal to it, or to one of its values if it is a list.
+        sets a field, the attribute of *model* with its name must equal the value, or one of the values in a list.
         For any other condition, use :class:`Matches`. The model validates the query, so ``extra="forbid"`` refuses
         unknown parameters.
     :param scope: a dependency that returns a condition. Rows outside the condition are left out, and their ids are
-        unknown as cursors.
+        refused as cursors.
     :param options: loader options, such as ``selectinload(Ticket.tags)``.
     :param limit: the number of rows on a page if the client sends none, at most *max_limit*.
     :param max_limit: the largest number of rows that a client can request.
     :param count: count the rows of all pages (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
     :param attribute: the name of the public id if the model has several; ``public_id`` by default.
     :raises ConfigurationError: if *model* has no such public id, if a name is not one of its attributes, or if
-        *session* is no dependency, such as a ``sessionmaker``.
+        *session* is not a dependency, such as a ``sessionmaker``.
     """
     _mapped.public_id(model, attribute)
     _sessions.require_dependency("session", session)
@@ -125,7 +125,7 @@ def page_of(
                 references=[getattr(model, name) for name in references.public_refs(model)],
                 count=count,
             )
-            references.load(sync, page)  # those of a subclass, and of foreign keys that differ from the row
+            references.load(sync, page)  # of subclasses, and of foreign keys that differ from the row
             return page
 
         try:
@@ -168,7 +168,7 @@ def _unprocessable(name: str, kind: str, message: str) -> RequestValidationError
 
 
 def _check_attribute(what: str, model: type[Any], name: str) -> None:
-    # an attribute of the class, without its value: a reference has none before mappers are configured
+    # look up the attribute without its value: a reference has none before mappers are configured
     if getattr_static(model, name, None) is None:
         raise ConfigurationError(f"{what} has {safe_repr(name)}, which is not an attribute of {model.__name__}")
     mapper = _mapped.mapper_of(model)
@@ -200,7 +200,7 @@ def _same(expression: Any) -> Any:
 
 
 def _reversed(forwards: Callable[[], Any]) -> Any:
-    """Return the expression in the other direction, with NULL where it was written to be."""
+    """Return the expression in the other direction. An explicit NULLS FIRST or NULLS LAST does not change."""
     (term,) = ordering.terms_of(forwards())
     expression = term.expression.asc() if term.descending else term.expression.desc()
     if term.nulls_first is None:
@@ -214,7 +214,7 @@ def _reversed(forwards: Callable[[], Any]) -> Any:
 def _filter_by(model: type[Any], filter: type[BaseModel]) -> Callable[..., Awaitable[list[Any]]]:
     """Build a dependency that takes the fields of *filter*, and returns the conditions of those that are set.
 
-    It is one of its own so that a field can have any name: those of the parameters of a page are others.
+    It is separate from ``page()``, so that a field can have the name of a parameter of that function.
     """
     fields = filter.model_fields
     paths = {name: list(_fields.read_paths(filter, name, field)) for name, field in fields.items()}
@@ -227,7 +227,7 @@ def _filter_by(model: type[Any], filter: type[BaseModel]) -> Callable[..., Await
     lists = [name for name, field in fields.items() if _takes_several(field.annotation)]
     several = {path[0] for name, each in paths.items() for path in each if name in lists or len(path) > 1}
 
-    # asynchronous: FastAPI would call it in a thread with arguments of its own, and a field may be called as they are
+    # asynchronous: FastAPI calls others in a thread with arguments of its own, whose names a field may have
     async def conditions_of(_request: Request, **_: Any) -> list[Any]:
         query = _request.query_params
         given = {key: query.getlist(key) if key in several else query[key] for key in query if key not in _OWN}
@@ -285,6 +285,6 @@ def _filter_parameter(name: str, field: FieldInfo, paths: Sequence[_fields.Path]
     )
     parts = (field.annotation, *field.metadata, SkipValidation, about)
     annotation: Any = cast("Any", Annotated)[parts]  # Annotated[first, *more] needs Python 3.11
-    is_required = field.is_required() and len(paths) == 1  # FastAPI knows no second name
+    is_required = field.is_required() and len(paths) == 1  # FastAPI knows only one name
     default = None if field.is_required() or field.default_factory else field.get_default()
     return _parameter(name, annotation, Parameter.empty if is_required else default)

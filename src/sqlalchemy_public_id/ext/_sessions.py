@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def require_dependency(name: str, given: object) -> None:
-    """Refuse what FastAPI cannot call, or would call with parameters of the query that no client sends.
+    """Refuse an object that FastAPI cannot call, or would call with query parameters that no client sends.
 
-    It reads ``**keywords`` as the name of such a parameter; ``sessionmaker``, ``scoped_session`` and ``Annotated[…]``
-    have them.
+    FastAPI takes ``**keywords`` for such a parameter; ``sessionmaker``, ``scoped_session`` and ``Annotated[…]`` have
+    them.
     """
     parameters = signature(given).parameters.values() if callable(given) else ()
     takes_any = any(each.kind in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL) for each in parameters)
@@ -31,7 +31,7 @@ def require_dependency(name: str, given: object) -> None:
 
 
 async def run(session: Any, function: Callable[[Session], T]) -> T:
-    """Return *function* of the session: awaited for an ``AsyncSession``, in a thread for a ``Session``."""
+    """Call *function* with the session, in a thread if it is a ``Session``, and return the result."""
     if isinstance(getattr(session, "registry", None), ThreadLocalRegistry):
         raise ConfigurationError(
             "this scoped_session has a session for each thread, but a request runs in several threads, so sessions "

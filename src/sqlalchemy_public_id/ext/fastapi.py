@@ -75,7 +75,7 @@ def by_public_id(
         condition is answered with 404, like a missing row. Return ``sqlalchemy.true()`` to select all rows.
     :param malformed: the status for a malformed id: 404, as for an unknown id, or 422 with the reason.
     :param legacy_keys: the integer keys in old links to accept until a given day.
-    :raises ConfigurationError: if *model* has no such public id, if *session* is no dependency, such as a
+    :raises ConfigurationError: if *model* has no such public id, if *session* is not a dependency, such as a
         ``sessionmaker``, or if ``malformed=422`` would refuse *legacy_keys*.
     """
     _mapped.public_id(model, attribute)
@@ -94,7 +94,7 @@ def by_public_id(
             )
         key_schema = {"type": "string", "pattern": legacy_keys.pattern, "deprecated": True}
         schema = WithJsonSchema({"format": "public-id", "anyOf": [as_id.json_schema(), key_schema]})
-        key_column(model)  # which every old link needs
+        key_column(model)  # raises an error without an integer key
 
     async def row(
         public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None, response: Any = None

@@ -48,7 +48,7 @@ with require("litestar"):
 __all__ = ["LegacyKeys", "PublicIdPlugin", "by_public_id"]
 
 _HEADERS = "sqlalchemy_public_id.headers"
-"""The place in the scope of a request for headers of its answer."""
+"""The key in the scope of a request for the headers of its answer."""
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS"}
 
 
@@ -72,7 +72,7 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
         app_config.type_decoders = [*(app_config.type_decoders or ()), (_is_typed_id, _decode)]
         app_config.type_encoders = {TypedId: str, **(app_config.type_encoders or {})}
-        config: Any = app_config  # its handlers are generic, without an argument
+        config: Any = app_config  # the type of its handlers is generic, without an argument
         handlers = dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), _answer)
         config.exception_handlers = {**handlers, **(config.exception_handlers or {})}
         config.before_send = [*(config.before_send or ()), _add_headers]
@@ -115,7 +115,7 @@ def by_public_id(
     param = param or f"{_mapped.snake_case(model.__name__)}_id"
 
     if legacy_keys is not None:
-        key_column(model)  # which every old link needs
+        key_column(model)  # raises an error without an integer key
 
     async def row(**given: Any) -> Any:
         load: LoadOptions = {"options": options}

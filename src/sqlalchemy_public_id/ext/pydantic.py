@@ -71,7 +71,7 @@ __all__ = ["NotAKey", "Page", "PublicId", "PublicModel"]
 P = TypeVar("P", bound=BaseModel)  # a response model
 
 CHECKED = "x-sqlalchemy-public-id-checked"
-"""A key in the JSON schemas of models that check what they read, while :func:`marked_schemas` is entered."""
+"""A key in the JSON schemas of models that check what they read, while :func:`marked_schemas` is active."""
 _marks: ContextVar[bool] = ContextVar("marks", default=False)
 
 
@@ -90,7 +90,7 @@ class PublicId:
 
     The value is the canonical string, or a typed id if *source* has one. The JSON schema has a pattern, lengths and an
     example. Any other string is a validation error of type ``public_id``, and so is a value of any other type, such as
-    an integer. Validators on the left of it run first: ``Annotated[str, BeforeValidator(str.strip), PublicId(…)]``.
+    an integer. Validators to its left run first: ``Annotated[str, BeforeValidator(str.strip), PublicId(…)]``.
 
     :param source: a format, a :class:`TypedId` class, or a mapped class with a public id.
     :param attribute: the name of the public id if the mapped class has several; ``public_id`` by default.
@@ -277,7 +277,7 @@ class Page(BaseModel, Generic[P]):
 
 
 def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
-    """Check the fields of *cls* against *model*, and remember it once mappers and types are complete."""
+    """Check the fields of *cls* against *model*. Mark *model* as checked once mappers and types are complete."""
     mapper = _mapped.mapper_of(model) or _mapped.mapper_of(cls.__mapped_class__)
     assert mapper is not None
     if cls.model_config.get("extra") == "allow":

@@ -59,7 +59,7 @@ class PublicIdColumnSQLModel(SQLModel):
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
 
     if TYPE_CHECKING:
-        public_id: Any = Field(default=None)  # of another type, no subclass could declare a typed id
+        public_id: Any = Field(default=None)  # with another type, no subclass could declare a typed id
     else:
         public_id: str = Field(default=None)
 
@@ -107,8 +107,8 @@ class PublicIdColumnSQLModel(SQLModel):
     def __setattr__(self, name: str, value: Any) -> None:
         is_instrumented = "_sa_instance_state" in self.__dict__
         if name == "public_id" and value is None and is_instrumented and instance_state(self).key is None:
-            # SQLModel's constructor assigns None to a field without a value. Without any value, the id is made when the
-            # attribute is read, or by the INSERT.
+            # SQLModel's constructor assigns None to a field without a value. Without any value, the id is generated
+            # when the attribute is read, or by the INSERT.
             if name in self.__dict__:
                 del_attribute(self, name)
         elif (name == "public_id" or isinstance(value, UnresolvedKey)) and is_instrumented:
@@ -129,7 +129,7 @@ class PublicIdColumnSQLModel(SQLModel):
 
     def sqlmodel_update(self, obj: dict[str, Any] | BaseModel, *, update: dict[str, Any] | None = None) -> Self:
         """Update the fields as SQLModel does, and assign the references in *obj* and *update*."""
-        super().sqlmodel_update(obj, update=update)  # of a model, it assigns all fields, references included
+        super().sqlmodel_update(obj, update=update)  # from a model, it assigns all fields, references included
         _assign_references(self, {**(obj if isinstance(obj, dict) else {}), **(update or {})})
         return self
 
@@ -162,6 +162,6 @@ def _references_in(obj: Any, names: Iterable[str]) -> dict[str, Any]:
     if isinstance(obj, dict):
         return {name: obj[name] for name in names if name in obj}
     if _mapped.mapper_of(obj.__class__) is not None:
-        return {}  # a row has its foreign keys, which are fields
+        return {}  # an object of a table passes on its foreign keys, which are fields
     fields_set = obj.model_fields_set if isinstance(obj, BaseModel) else names
     return {name: getattr(obj, name) for name in names if name in fields_set and hasattr(obj, name)}

@@ -49,8 +49,8 @@ __all__ = ["insert_once"]
 M = TypeVar("M")  # a model
 
 _ATTEMPTS = {True: 10, None: 2, False: 1}
-"""Attempts after a duplicate, because the existing row may be deleted before it is looked up, or hidden by the
-snapshot: if the database reports the id as the duplicate, if it reports nothing, and if it reports something else."""
+"""How often a duplicate is tried, because the existing row may be deleted before it is looked up, or hidden by the
+snapshot. True if the database reports the id as the duplicate, None if it reports no column, False if another one."""
 
 
 def insert_once(
@@ -71,13 +71,13 @@ def insert_once(
     :param compare: the names of the attributes to compare with the stored row, if they are set on *obj*: columns,
         many-to-one relationships and references. By default, all that are set. SQL expressions are not compared.
     :param where: a condition on visible rows, or a function that takes the model and returns one.
-    :raises IdempotencyConflict: if the stored row has other contents; or, without naming attributes, if it does not
-        meet *where* or is hidden by criteria of the session.
+    :raises IdempotencyConflict: if the stored row has other contents; or, without the names of attributes, if the row
+        does not meet *where* or is hidden by criteria of the session.
     :raises ConfigurationError: if the caller has neither set nor read the public id of *obj*, and so could not send it
         again; with a sharded session; and under ``AUTOCOMMIT``.
     :raises sqlalchemy.exc.IntegrityError: if the row violates another constraint, or if the transaction has an older
         snapshot without the row (PostgreSQL, ``REPEATABLE READ`` and ``SERIALIZABLE``). In the second case, repeat the
-        transaction; a call that begins one does so itself.
+        transaction; a call that begins the transaction repeats it by itself.
     """
     session = session_of(session)
     state = _state(obj)
@@ -180,12 +180,12 @@ def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -
                 stored = _find(session, connection, row, names, turn.release)
                 turn.is_over = turn.is_over or stored is not None
                 key = None if stored is not None else _key(connection, row)
-                if key is not None:  # it has come since, or the session hides it
+                if key is not None:  # it was committed meanwhile, or the session hides it
                     stored = _find(session, connection, row, names, ())
             if stored is not None:
                 break
             if key is not None and key == _key(connection, row):
-                raise row.conflict()  # which attributes differ would tell what another tenant's row contains
+                raise row.conflict()  # naming attributes would reveal what another tenant's row contains
             if not sees_commits(connection) or attempt >= _ATTEMPTS[_is_of_id(connection, row, violation)]:
                 raise violation
     differing = differing_attributes(connection, obj, stored, names)
@@ -206,7 +206,7 @@ def _insert(session: Session, obj: object) -> IntegrityError | None:
 
 @contextmanager
 def _reading_where_it_writes(session: Session) -> Generator[None]:
-    """Let *session* select where it would insert: it may prefer replicas, which lag behind."""
+    """Send the SELECTs of *session* to the database that it inserts into, because replicas lag behind."""
     own, choose = vars(session), session.get_bind
     before = {name: own[name] for name in ["get_bind"] if name in own}
 
@@ -256,7 +256,7 @@ def _key(connection: Connection, row: _Row) -> Any:
 
 
 def _lock(connection: Connection) -> Any:
-    # a locking read, if other reads see an older snapshot
+    # a locking read, if a plain read sees an older snapshot
     return {"read": True} if traits_for(connection.dialect).reads_old_snapshot else None
 
 
@@ -275,7 +275,7 @@ def _is_of_id(connection: Connection, row: _Row, error: IntegrityError) -> bool 
 
 
 def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError:
-    # a lost transaction has lost its savepoints too, so ROLLBACK TO SAVEPOINT fails and hides the error before it
+    # a transaction that was aborted has lost its savepoints, so ROLLBACK TO SAVEPOINT fails and hides the first error
     first, context = error, error.__context__
     while context not in (None, outside):
         if isinstance(context, DBAPIError):
@@ -285,9 +285,9 @@ def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError
 
 
 def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | None:
-    """Return True if the database aborted the transaction in favor of others, or hides the row from it.
+    """Return True if the database aborted the transaction in favor of another one, or if its snapshot hides the row.
 
-    None if it may hide the row.
+    Return None if the snapshot may hide the row.
     """
     traits = traits_for(session.get_bind(row.mapper).dialect)
     if traits.error_code(error.orig) in traits.conflict_errors:

@@ -1,7 +1,7 @@
 """Compare a new object with the row that has its public id.
 
-Values are compared in Python, by the type of their column. A column may have changed a value: 9.995 becomes 10.00, a
-fraction of a second is rounded, a type of the application converts it. So values that differ are compared once more as
+Values are compared in Python, by the type of their column. A column may have changed a value: it rounds 9.995 to 10.00,
+or a fraction of a second, or its type converts the value. So values that differ are compared once more as
 the database and the type return them, after a CAST to the type of the column. Where SQLAlchemy or the database has no
 CAST, the comparison in Python decides.
 """
@@ -53,7 +53,7 @@ class Contents:
 
     @classmethod
     def given(cls, state: InstanceState[Any], compare: Collection[str] | None) -> Contents:
-        """Return what is set now.
+        """Return the contents that are set on the object now.
 
         :param compare: names of columns, relationships and references.
         """
@@ -62,7 +62,7 @@ class Contents:
         return cls(state, before, names)
 
     def compared(self) -> frozenset[str]:
-        """Return the column attributes that are compared. Those of relationships and references were set by a flush."""
+        """Return the column attributes to compare. A flush has set those of relationships and references."""
         given = {
             prop.key
             for prop, column in _columns(self.state)
@@ -76,9 +76,9 @@ class Contents:
 
 
 def differing_attributes(connection: Connection, obj: object, stored: object, names: frozenset[str]) -> tuple[str, ...]:
-    """Return the *names* in which two objects differ, in the order of the model; a foreign key as its reference.
+    """Return those of *names* whose values differ between two objects, in the order of the model.
 
-    Sends a SELECT only if values differ in Python.
+    A foreign key is named by its reference. A SELECT is sent only if values differ in Python.
     """
     state: InstanceState[Any] = inspect(obj)
     if type(obj) is not type(stored):
@@ -142,7 +142,7 @@ def _is_left_out(state: InstanceState[Any], name: str, column: Column[Any], valu
 
 def _is_equal(type_: TypeEngine[Any], ours: Any, theirs: Any) -> bool:
     if isinstance(type_, CHAR) and isinstance(ours, str) and isinstance(theirs, str):
-        return ours.rstrip(" ") == theirs.rstrip(" ")  # some databases pad, others strip
+        return ours.rstrip(" ") == theirs.rstrip(" ")  # some databases pad the value, others strip it
     if isinstance(type_, BINARY) and isinstance(ours, bytes) and isinstance(theirs, bytes):
         return ours.rstrip(b"\0") == theirs.rstrip(b"\0")
     return bool(type_.compare_values(ours, theirs))
@@ -152,11 +152,11 @@ _CHANGED = (Numeric, Float, Date, DateTime, Time, postgresql.INET, postgresql.CI
 """Types whose columns round or convert values."""
 
 _UNCACHED: Mapping[str, Any] = {"compiled_cache": None}
-"""SQLAlchemy's key of a cached statement leaves out the variants of types: one CAST would serve two columns."""
+"""Turns off the statement cache, whose keys ignore the variants of types: two columns would share one CAST."""
 
 
 def _converted(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any], Any]]) -> dict[str, Any]:
-    """Return name → the converted value, from one SELECT without a table; refused values are left out."""
+    """Return name → the converted value, from one SELECT without a table; values that are refused are left out."""
     if not values:
         return {}
     columns = [
@@ -166,7 +166,7 @@ def _converted(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any
     try:
         with connection.begin_nested():  # an error would abort the transaction on PostgreSQL
             row = connection.execute(select(*columns), execution_options=_UNCACHED).one()
-    except (DataError, NotSupportedError, ProgrammingError, TypeError):  # a BIT of MySQL returns a number here
+    except (DataError, NotSupportedError, ProgrammingError, TypeError):  # MySQL returns a BIT as a number here
         if len(values) == 1:
             return {}
         alone = (_converted(connection, {name: pair}) for name, pair in values.items())
@@ -181,16 +181,16 @@ def _as_stored(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> ColumnEl
     while isinstance(kept, TypeDecorator):
         kept = kept.impl_instance
     if _is_binary(kept):
-        return cast(given, LargeBinary())  # MySQL returns the bytes of a parameter as a text, which they may not be
+        return cast(given, LargeBinary())  # MySQL returns a parameter as text, which bytes may not be
     if kept.bind_processor(dialect) is not None or not isinstance(kept, _CHANGED):
         return given
     if isinstance(kept, mysql.TIMESTAMP):
-        return cast(given, mysql.DATETIME(fsp=kept.fsp))  # SQLAlchemy leaves out the digits of the other
+        return cast(given, mysql.DATETIME(fsp=kept.fsp))  # SQLAlchemy casts to TIMESTAMP without its precision
     return cast(given, type_)
 
 
 def _is_binary(type_: TypeEngine[Any]) -> bool:
     try:
         return type_.python_type is bytes
-    except NotImplementedError:  # of a type that names no Python type, such as that of an extension
+    except NotImplementedError:  # the type names no Python type, such as a type of an extension
         return False

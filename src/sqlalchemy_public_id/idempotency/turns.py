@@ -1,4 +1,4 @@
-"""Let connections that insert one row take turns, on MySQL and MariaDB."""
+"""Let connections that insert the same row take turns, on MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Turn:
 
 @contextmanager
 def take_turns(connection: Connection, name: str) -> Generator[Turn]:
-    """Wait for other connections with this *name*, on MySQL and MariaDB.
+    """Wait for other connections that hold the turn of this *name*, on MySQL and MariaDB.
 
-    If several inserts wait there for one uncommitted row, its rollback is a deadlock: each keeps a lock on the gap and
-    waits for the others. With turns, only one waits for the row.
+    If several INSERTs wait for one uncommitted row there, its rollback makes them deadlock: each holds a lock on the
+    gap and waits for the others. With turns, only one INSERT waits for the row.
     """
     if not isinstance(traits_for(connection.dialect), MySQL):
         yield Turn(None)
@@ -37,13 +37,13 @@ def take_turns(connection: Connection, name: str) -> Generator[Turn]:
     lock = "public_id_" + hashlib.sha256(name.encode()).hexdigest()[:48]  # GET_LOCK takes 64 characters at most
     release = f"DO RELEASE_LOCK('{lock}')"
     turn = Turn(lock)
-    try:  # a time limit may end the wait just when the lock was given
+    try:  # a timeout may end the wait just when the lock was granted
         connection.execute(select(func.get_lock(lock, literal_column("@@innodb_lock_wait_timeout")))).close()
         yield turn
         if not turn.is_over:
             connection.exec_driver_sql(release)
     except BaseException:
-        # past SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
+        # bypasses SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
         with suppress(SQLAlchemyError, connection.dialect.loaded_dbapi.Error):
             cursor = connection.connection.cursor()
             cursor.execute(release)

@@ -7,8 +7,8 @@ True
 
 Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is rejected without a
 query: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
-:class:`~sqlalchemy_public_id.PublicIdNotFound`, and the others leave it out. Integer keys are never accepted. If a
-format has several spellings of an id, all are accepted, and the canonical one is returned.
+:class:`~sqlalchemy_public_id.PublicIdNotFound`, and the other functions leave it out. Integer keys are never accepted.
+If a format has several spellings of an id, all are accepted, and the canonical one is returned.
 
 ``sqlalchemy_public_id.asyncio.lookup`` has these functions for an ``AsyncSession``.
 """
@@ -82,12 +82,12 @@ def get(
     :param options: loader options, such as ``selectinload(User.orders)``.
     :param with_for_update: ``True``, or the arguments of :meth:`sqlalchemy.Select.with_for_update`.
     :param populate_existing: refresh an object that the session already holds.
-    :param execution_options: for the statement.
+    :param execution_options: the execution options of the statement.
     """
     check_options("get", load)
     key, type_ = _public_id(session, model, attribute)
     text = type_.canonical(public_id)
-    if load or isinstance(model, Select) or is_sharded(session):  # which chooses a shard by the values in the statement
+    if load or isinstance(model, Select) or is_sharded(session):  # a shard is chosen by the values in the statement
         statement, entity = selected("get", model, load.pop("where", None), attribute)
         if text is None:
             return None
@@ -101,7 +101,7 @@ def get(
 
 _PARAMETER = "sqlalchemy_public_id"
 _QUERIES = "sqlalchemy_public_id.queries"
-"""In the ``info`` of the property of a public id: model → the SELECT of one row. Building it takes most of the time."""
+"""Key in the ``info`` of a public id's property: model → the SELECT of one row. Building it takes most of the time."""
 
 
 def _query(model: type[Any], key: str) -> Any:
@@ -115,7 +115,7 @@ def _query(model: type[Any], key: str) -> Any:
 
 
 def check_options(function: str, load: Mapping[str, object]) -> None:
-    """Raise the ``TypeError`` of a *function* that is called with an unknown argument."""
+    """Raise a ``TypeError`` if *function* was called with an unknown argument."""
     unknown = [name for name in load if name not in LoadOptions.__annotations__]
     if unknown:
         expected = ", ".join(LoadOptions.__annotations__)
@@ -130,7 +130,7 @@ def one_row(
     evaluate: Sequence[ColumnElement[Any]] = (),
     **load: Unpack[LoadOptions],
 ) -> M | None:
-    """Return the one row of *model* that meets *condition*, loaded as :func:`get` does.
+    """Return the one row of *model* that meets *condition*, loaded as by :func:`get`.
 
     :param evaluate: expressions that the database evaluates for the row; their values are dropped.
     """
@@ -167,9 +167,9 @@ def get_one(
 
 
 def resolve(session: AnySession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]) -> Any | None:
-    """Return the row with this public id, of the model with its prefix, or ``None``. Takes the options of :func:`get`.
+    """Return the row with this public id, of the model with its prefix, or ``None``. Accept the options of :func:`get`.
 
-    :param base: the declarative base to search, if several have a model with this prefix.
+    :param base: the declarative base to search, if several bases have a model with this prefix.
     :raises DuplicatePrefix: if several bases have such a model, and *base* is not given.
     """
     require_session(session)
@@ -184,7 +184,7 @@ def resolve_many(
     """Return a dict of public id → row, of any models, in the order of *public_ids*.
 
     Unknown ids are left out. Sends one statement for each model, like :func:`get_many`, and accepts the options of
-    :func:`resolve`. For several models, ``where`` has to be a function of the model.
+    :func:`resolve`. For several models, ``where`` must be a function of the model.
     """
     require_session(session)
     check_options("resolve_many", load)
@@ -201,13 +201,13 @@ def resolve_many(
 
 
 def _configure(public_ids: Sequence[object]) -> None:
-    """Configure all mappers, because prefixes are claimed then."""
+    """Configure all mappers, which registers their prefixes."""
     try:
         configure_mappers()
     except PublicIdError:
-        pass  # a refused model has no rows, and is refused when it is used
+        pass  # a refused model has no rows, and raises again when it is used
     except SQLAlchemyError:
-        # A broken model of another base concerns only ids that no mapped model has.
+        # A broken model of another base matters only for ids that belong to no mapped model.
         if not all(map(_models_of, public_ids)):
             raise
 
@@ -233,7 +233,7 @@ def _owner_of(public_id: object, base: Any) -> tuple[type[Any], str, Format] | N
 
 def _models_of(public_id: object) -> list[type[Any]]:
     mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
-    # of a module that was reloaded, the last model
+    # if a module was reloaded, take the last model
     return list({(model.__module__, model.__qualname__): model for model in mapped}.values())
 
 
@@ -260,7 +260,7 @@ def get_many(
     wanted = _well_formed(type_, public_ids)
     statement, entity = selected("get_many", model, load.pop("where", None), attribute)
     rows: dict[Any, Any] = dict.fromkeys(wanted)
-    # beside the object, which may not have it: an option leaves it out, or it was loaded before an UPDATE statement
+    # in the object, the id may be missing (an option defers it), or be older than an UPDATE statement
     column = getattr(entity, key)
     for condition in _any_of(session, entity, column, wanted):
         query, execution_options = _apply_load_options(statement.add_columns(column).where(condition), load)
@@ -272,7 +272,7 @@ def get_many(
                 raise PublicIdNotFound(public_id, model=model_of(model).__name__, field=field)
     if len(rows) == len(wanted) and type(None) not in {*map(type, rows.values())}:
         return rows  # none is unknown; types are compared, because a model may define __eq__()
-    # a table whose collation is not exact may have sent others, which are the last
+    # if the collation is not exact, the database may have sent rows of other ids, which come last
     return {public_id: row for public_id, row in islice(rows.items(), len(wanted)) if row is not None}
 
 
@@ -290,7 +290,7 @@ def keys_of(
     Unknown ids are left out. A composite key is a tuple.
 
     :param where: as for :func:`get`.
-    :param execution_options: for the statement.
+    :param execution_options: the execution options of the statement.
     """
     name, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
@@ -317,7 +317,7 @@ def public_ids_of(
     """Return a dict of key → public id, without unknown keys and without loading rows, like :func:`keys_of`.
 
     :param where: as for :func:`get`.
-    :param execution_options: for the statement.
+    :param execution_options: the execution options of the statement.
     :raises ConfigurationError: for composite keys, and if several shards have rows with one of *keys*.
     """
     name, _ = _public_id(session, model, attribute)

@@ -31,10 +31,10 @@ class KeysetQuery:
         self.visible = visible
 
     def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
-        """Return the rows after the one with *public_id*, and the number of rows that were sent.
+        """Return the rows after the one with *public_id*, and the number of rows that the database sent.
 
-        Repeated rows are sent several times, and returned once. Return ``None`` if no row has the id; a row that
-        *is_known* exists.
+        A row that a join repeats is sent several times, but returned once. Return ``None`` if no row has the id;
+        with *is_known*, do not check this.
         """
         keyset = self.keyset
         if public_id is None:
@@ -45,7 +45,7 @@ class KeysetQuery:
                 rows, sent = self._fetch(keyset.rows_after(keyset.values_if_selected()), parameters)
                 if rows:
                     return rows, sent
-            # before all else, so that a row which may not be seen is like none in the number of statements, too
+            # before anything else, so that a hidden row takes as many statements as a missing one
             if not self._is_visible(public_id):
                 return None
         if keyset.may_be_null:
@@ -54,7 +54,7 @@ class KeysetQuery:
         rows, sent = self._fetch(keyset.rows_after_cursor, parameters)
         if (
             not rows and not is_known
-        ):  # the last row, or an unknown id, or a condition that the application adds has hidden the row
+        ):  # the cursor is the last row, an unknown id, or a row that a condition of the application hides
             place = self._place(public_id)
             if place is None:
                 return None
@@ -80,7 +80,7 @@ class KeysetQuery:
         values, name = inspect(row[0]).dict, self.keyset.name
         if name in values:
             return values[name]
-        # a listener of the session has added an option that leaves it out
+        # a listener of the session has added an option that defers the public id
         keys = zip(self.keyset.terms, inspect(row[0]).identity, strict=True)
         return self.session.scalar(select(self.keyset.id).where(*(term.expression == key for term, key in keys)))
 
@@ -92,7 +92,7 @@ class KeysetQuery:
             return len(self.session.scalars(selected, bind_arguments=bind_arguments).unique().all())
         keys = [getattr(self.keyset.entity, name) for name in self.keyset.keys]
         rows = without_lock(selected.with_only_columns(*keys, maintain_column_froms=True)).distinct()
-        # with_loader_criteria() of the statement holds for a subquery as an option of the outer one
+        # with_loader_criteria() applies to a subquery only as an option of the outer statement
         query: Any = select(func.count()).select_from(rows.subquery()).options(*criteria)
         return sum(self.session.scalars(query, bind_arguments=bind_arguments))
 
@@ -102,8 +102,8 @@ class KeysetQuery:
         """Return the values of the terms in the row with *public_id*, ``None`` for NULL; ``None`` if there is no row.
 
         The values are subqueries, so that no type or driver rounds them on the way. If they select from an alias of the
-        entity, conditions may hide them, so they are replaced by the values that were read. The database decides which
-        values are NULL, because a type may return ``None`` for others.
+        entity, conditions may hide its row, so they are replaced by the values that were read. The database decides
+        which values are NULL, because a type may return ``None`` for other values, too.
         """
         keyset = self.keyset
         query = keyset.values_of_cursor(*keyset.terms)
@@ -129,7 +129,7 @@ class KeysetQuery:
         return self._execute_without_criteria(query, {}).first() is not None
 
     def _execute_without_criteria(self, query: Any, parameters: dict[str, Any]) -> Any:
-        """Execute *query* without conditions that the application adds to its session: a position need not be seen."""
+        """Execute *query* without conditions that the application adds to its session, which may hide the row."""
         if self.session.autoflush:
             self.session.flush()
         bind_arguments: dict[str, Any] = {"mapper": self.keyset.mapper, "clause": query}
@@ -139,8 +139,8 @@ class KeysetQuery:
 class ShardedKeysetQuery(KeysetQuery):
     """Fetch *keyset* from several databases: each sends its first rows, which are sorted here.
 
-    Shards may have the same keys, so the public id decides between them. All databases and Python agree only on the
-    order of integers and ids.
+    Shards may have the same keys, so rows with equal keys are sorted by public id. Only integers and ids are sorted
+    alike by all databases and by Python.
     """
 
     def __init__(self, session: Session, keyset: Keyset, visible: SQLColumnExpression[bool] | None) -> None:
@@ -177,8 +177,8 @@ class ShardedKeysetQuery(KeysetQuery):
 
         result = self.session.execute(statement, {LIMIT: limit}).unique(count)
         rows = sorted(result.all(), key=self._sort_key, reverse=self.descending)
-        # A shard that has sent as many rows as it may can have more after its last one. So rows are complete only up to
-        # the nearest last row of such a shard.
+        # A shard that has sent *limit* rows may have more after its last one. So the rows are complete only up to the
+        # nearest of these last rows.
         ends = [last[shard] for shard, count_sent in sent.items() if count_sent >= limit]
         complete = rows
         if ends:
@@ -198,7 +198,7 @@ class ShardedKeysetQuery(KeysetQuery):
     def _key_of(self, public_id: object) -> Sequence[Any] | None:
         """Return the key of the row with *public_id*, which may be in any shard.
 
-        The id is a value of the statement, and no parameter: the shard chooser of the application may look at it.
+        The id is a value of the statement, not a parameter, so that the application's shard chooser can look at it.
         """
         cursor = self.keyset.cursor
         columns = [getattr(cursor, key) for key in self.keyset.keys]

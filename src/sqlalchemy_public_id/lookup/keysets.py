@@ -35,14 +35,14 @@ LIMIT = "sqlalchemy_public_id_limit"
 """Parameters of the statements."""
 
 _KEYSETS = "sqlalchemy_public_id.keysets"
-"""In the ``info`` of the property of a public id: the keysets of plain pages, whose statements are built once."""
+"""Key in the ``info`` of a public id's property: the keysets of plain pages, whose statements are built once."""
 
 _cursor_tables: RefDict[Mapper[Any], FromClause | None] = RefDict()
-"""Aliases of tables: copying the columns of one takes longer than all else that a page needs before it is executed."""
+"""Cached aliases of tables. To copy a table's columns takes longer than to build the rest of a page's statement."""
 
 
 def _cursor_table(mapper: Mapper[Any]) -> FromClause | None:
-    """Return one alias of the table of *mapper* on every call; ``None`` for an inherited or joined model."""
+    """Return the cached alias of the table of *mapper*; ``None`` for an inherited or joined model."""
     key = ref(mapper)
     if key not in _cursor_tables:
         table: Any = mapper.selectable
@@ -57,8 +57,8 @@ class Keyset:
     Its statements select the columns of *references* beside each object, and have the parameters :data:`CURSOR` and
     :data:`LIMIT`.
 
-    :param has_id_column: select the public id *name* beside each object, too, because the object need not have it.
-    :param backwards: in the opposite order.
+    :param has_id_column: also select the public id *name* beside each object, which may not have loaded it.
+    :param backwards: reverse the order.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Keyset:
         self.id: Any = getattr(entity, name)
         self.keys: list[str] = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
         if any(each.concrete for each in mapper.self_and_descendants if each is not mapper):
-            self.keys.append(name)  # concrete tables count by themselves, so their keys are equal
+            self.keys.append(name)  # concrete tables number their rows separately, so keys repeat
         self.has_id_column = has_id_column
         self.references: RefColumns = columns_of_refs(references, entity)
         self.nulls_are_largest: bool = traits.nulls_are_largest
@@ -90,8 +90,8 @@ class Keyset:
         ordered = [self._completed(term, by_position) for term in terms]
         ordered += [Term(getattr(entity, key), descending, may_be_null=False, attribute=key) for key in self.keys]
         self.terms: list[Term] = [term.reversed() for term in ordered] if backwards else ordered
-        # The row of the cursor has an alias of its own: of the table, since with_loader_criteria() and listeners of the
-        # session may add conditions to every entity. Of an inherited or joined model it is an alias of the entity.
+        # The row of the cursor is selected from an alias of the table, because with_loader_criteria() and listeners may
+        # add conditions to every entity. For an inherited or joined model, it is selected from an alias of the entity.
         self.cursor_table: FromClause | None = _cursor_table(mapper)
 
     # --- statements
@@ -106,7 +106,7 @@ class Keyset:
 
     @cached_property
     def rows_after_cursor(self) -> Select[Any]:
-        """The statement of a page after the row of the cursor, if no term may be NULL there."""
+        """The statement of a page after the row of the cursor, if no term can be NULL there."""
         return self.rows_after([self.value(term) for term in self.terms])
 
     def rows_after(self, place: Sequence[Any]) -> Select[Any]:
@@ -114,7 +114,7 @@ class Keyset:
         return self.first_rows.where(after(self.terms, place, self.nulls_are_largest))
 
     def values_of_cursor(self, *terms: Term) -> Select[Any]:
-        """Return the statement for the values of *terms* in the row of the cursor, and then 1 for each that is NULL."""
+        """Return the statement for the values of *terms* in the row of the cursor, and for each, 1 if it is NULL."""
         values = self._in_row_of_cursor(terms)
         return self._row_of_cursor(terms, *values, *(case((operand(value).is_(None), 1), else_=0) for value in values))
 
@@ -123,7 +123,7 @@ class Keyset:
         return self._row_of_cursor([term], *self._in_row_of_cursor([term])).scalar_subquery()
 
     def values_if_selected(self) -> list[ScalarSelect[Any]]:
-        """Return the value of each term in the row of the cursor, NULL if it is not selected, as subqueries."""
+        """Return a subquery for each term: its value in the row of the cursor, or NULL if the row is not selected."""
         # a join repeats the row, whose values are the same each time
         row = self.selected.where(self.id == self.cursor_id).correlate(None).limit(1)
         values = (term.value_of(term.element) for term in self.terms)
@@ -142,7 +142,7 @@ class Keyset:
 
     @property
     def may_be_null(self) -> bool:
-        """True if the statement depends on where the row of the cursor has NULL."""
+        """True if the statement depends on which terms are NULL in the row of the cursor."""
         others = self.terms[: -len(self.keys)]
         return any(term.may_be_null for term in others)
 
@@ -211,7 +211,7 @@ def plain_keyset(
     descending: bool,
     backwards: bool,
 ) -> Keyset:
-    """Return the keyset of all rows of *model*, in the order of its keys. It is built once."""
+    """Return the keyset of all rows of *model*, in the order of its keys. It is cached."""
     attribute = cast("Mapper[Any]", inspect(model)).attrs[name]
     keysets = attribute.info.setdefault(_KEYSETS, {})
     key = model, tuple(ref.attribute for ref in references), descending, backwards

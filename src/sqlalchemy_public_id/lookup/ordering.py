@@ -1,7 +1,7 @@
 """The order of a page: sort expressions with their directions, and the condition for the rows after a place in it.
 
 Databases disagree about NULL: PostgreSQL sorts it as the largest value, the others as the smallest. A page follows its
-database, so that an index serves, unless ``nulls_first()`` or ``nulls_last()`` is written.
+database, so that it can use an index, unless *order_by* has ``nulls_first()`` or ``nulls_last()``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Term:
 
     @property
     def is_enum(self) -> bool:
-        """True if the database may have a type of its own for the values."""
+        """True if the database may have a native ENUM type for the values."""
         return isinstance(self.element.type, Enum) and self.element.type.native_enum
 
     def value_of(self, expression: Any) -> Any:
@@ -75,7 +75,7 @@ class Term:
         return replace(self, descending=not self.descending, nulls_first=nulls_first)
 
     def order_by(self, nulls_are_largest: bool) -> list[ColumnElement[Any]]:
-        """Return the ORDER BY of the term: one expression if the database has that order of NULL by itself."""
+        """Return the ORDER BY of the term: one expression if the database sorts NULL in this way by default."""
         sorted_: ColumnElement[Any] = self.expression.desc() if self.descending else self.expression.asc()
         if not self.may_be_null or self._nulls_first(nulls_are_largest) == (self.descending is nulls_are_largest):
             return [sorted_]
@@ -136,7 +136,7 @@ def _no_expression(given: object) -> ConfigurationError:
 
 
 def operand(value: Any) -> Any:
-    """Return *value* as the left side of a comparison. An expression is in parentheses: NOT a > b is NOT (a > b)."""
+    """Return *value* as the left side of a comparison. An expression gets parentheses: NOT a > b is NOT (a > b)."""
     if isinstance(value, Label):  # a column_property()
         value = cast("Any", value).element
     is_plain = isinstance(value, (ColumnClause, ScalarSelect))
@@ -144,7 +144,7 @@ def operand(value: Any) -> Any:
 
 
 def tables_in(expression: Any) -> Iterator[Any]:
-    """Yield the tables and aliases whose columns *expression* has, without those of its subqueries."""
+    """Yield the tables and aliases whose columns *expression* contains, except in subqueries."""
     if isinstance(expression, ColumnClause):
         if expression.table is not None:
             yield expression.table
@@ -174,7 +174,7 @@ def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool)
 
 
 def digest(terms: Sequence[Term], dialect: Dialect) -> str:
-    """Return a four-character fingerprint of an order, which recognizes cursors of other orders."""
+    """Return a four-character fingerprint of an order, by which cursors of other orders are recognized."""
     compiled = [(term.element.compile(dialect=dialect), term) for term in terms]
     parts = [f"{sql} {sql.params or ''} {term.descending} {term.nulls_first}" for sql, term in compiled]
     text = ",".join(parts)

@@ -24,9 +24,9 @@ from sqlalchemy_public_id.references.reading import load
 M = TypeVar("M")  # a model
 
 _MARK = "~"
-"""Between the public id of a cursor and the digest of its order."""
+"""The separator between the public id of a cursor and the digest of its order."""
 _LARGEST_LIMIT = 2**31 - 2
-"""The statement selects one row more, and its LIMIT is an INTEGER of PostgreSQL."""
+"""The statement selects one more row, and its LIMIT is an INTEGER on PostgreSQL."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def page(
     A page usually takes one statement. More follow if it is empty, to tell the end from an unknown cursor, or if a join
     repeats rows, to find out whether there are more. If *order_by* may be NULL, the cursor's row is read first.
 
-    An index serves the page if it has the columns of *order_by*, with their directions, followed by the key (which
+    An index can serve the page if it has the columns of *order_by*, with their directions, followed by the key (which
     InnoDB adds by itself). Columns that *where* compares with a value come first:
     ``Index(None, Ticket.organization_id, Ticket.priority.desc(), Ticket.id)``.
 
@@ -103,11 +103,11 @@ def page(
         in several places.
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param where: a condition on visible rows, or a function that takes the model and returns one. Other rows are left
-        out, and their ids are unknown as cursors. Conditions of ``select()`` do not apply to cursors, so that a row
+        out, and their ids are refused as cursors. Conditions of ``select()`` do not apply to cursors, so that a row
         which no longer matches a filter is still a valid position.
     :param references: attributes of :func:`~sqlalchemy_public_id.references.public_ref`, such as
-        ``[Order.customer_public_id]``. The statement also selects their public ids, so that reading them sends no other
-        one, unless their rows are in another database.
+        ``[Order.customer_public_id]``. The statement also selects their public ids, so that reading them sends no
+        further statement, unless their rows are in another database.
     :param count: count the rows of all pages, in one more statement, which reads all of them.
     :raises InvalidCursor: if *after* or *before* is malformed, unknown, the id of a deleted row, or a cursor of another
         order; the error's ``field`` is the name of the argument.

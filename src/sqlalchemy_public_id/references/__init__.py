@@ -138,7 +138,7 @@ class _RefExpression(operators.ColumnOperators):
         self._name = name
 
     def __clause_element__(self) -> ColumnElement[Any]:
-        """Return the public id as a subquery. The foreign key beside it brings its table into the FROM clause."""
+        """Return the public id as a subquery. The foreign key beside it adds its own table to the FROM clause."""
         ref, foreign_key = self._ref_and_foreign_key()
         rows, key, public_id = _rows(ref)
         subquery = select(public_id).where(key == foreign_key).correlate_except(rows).scalar_subquery()
@@ -149,7 +149,7 @@ class _RefExpression(operators.ColumnOperators):
         if value is None and op in _OF_NULL:
             return op(self._ref_and_foreign_key()[1], None)
         values: Any = value if op in _OF_SEVERAL and hasattr(value, "__len__") else [value]
-        # what is sent as a parameter; other expressions may depend on the row
+        # strings are sent as parameters; other expressions may depend on the row
         if op in _OF_IDS and all(isinstance(each, (str, BindParameter)) for each in values):
             return self._compare_keys(op, value)
         return op(self.__clause_element__(), *other, **kwargs)
@@ -167,13 +167,13 @@ class _RefExpression(operators.ColumnOperators):
         return ref, getattr(self._owner, ref.key)
 
     def _compare_keys(self, op: Any, value: Any) -> Any:
-        """Compare the foreign key with the keys of ids. As with a column, NOT IN is not true for NULL."""
+        """Compare the foreign key with the keys of the ids. As with a column, NOT IN is not true for NULL."""
         ref, foreign_key = self._ref_and_foreign_key()
         _, key, public_id = _rows(ref)
         condition = public_id.in_(value) if op in _OF_SEVERAL else public_id == value
         keys = select(key).where(condition)
         if ref.source.mapper.local_table in cast("Mapper[Any]", inspect(self._owner).mapper).tables:
-            # the table refers to itself: an UPDATE of MySQL can read it only from a copy, which DISTINCT makes
+            # the table refers to itself: in an UPDATE, MySQL can read it only from a copy, which DISTINCT makes
             (copied,) = keys.distinct().subquery().c
             keys = select(copied)
         if op in (operator.ne, operators.not_in_op):
@@ -185,7 +185,7 @@ def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement
     """Return an alias of the table that *ref* points to, its key and its public id.
 
     It is an alias of the table, not of the entity, so that conditions which the application adds to entities hide no
-    rows, as with the attribute of an object.
+    rows, just as they hide none when the attribute of an object is read.
     """
     table, key, public_id = key_and_public_id(ref.source)
     joins = isinstance(table, Join)
@@ -208,7 +208,7 @@ def _after_configured() -> None:
     # a ``backref`` of another model may have added a relationship by now
     complete: list[Mapper[Any]] = []
     for mapper in list(_incomplete):
-        if inspect(mapper.class_, raiseerr=False) is not mapper:  # disposed of, while its class is alive
+        if inspect(mapper.class_, raiseerr=False) is not mapper:  # it was disposed, and its class is still alive
             _incomplete.discard(mapper)
         elif has_relationships(mapper) or all(other.configured for other in mapped_classes(mapper.registry)):
             _incomplete.discard(mapper)
@@ -237,7 +237,7 @@ def _after_attach(session: Session, state: InstanceState[Any]) -> None:
 _LISTENERS = Listeners(
     Listener(Mapper, "mapper_configured", _on_mapper_configured),
     Listener(Mapper, "after_configured", _after_configured),
-    Listener(Session, "after_attach", _after_attach, {"raw": True}),  # which SQLAlchemy wraps in no function
+    Listener(Session, "after_attach", _after_attach, {"raw": True}),  # raw: SQLAlchemy does not wrap the function
     Listener(Session, "before_flush", writing.before_flush),
     Listener(Session, "after_flush", writing.after_flush),
     Listener(Session, "do_orm_execute", writing.do_orm_execute),

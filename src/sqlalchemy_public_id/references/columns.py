@@ -25,7 +25,7 @@ class RefColumns:
     def remember(self, rows: Iterable[Sequence[Any]], first: int) -> None:
         """Keep the public ids of *rows*, each an object and, from the column *first* on, the columns of its references.
 
-        A row has the foreign keys, too, because an object that the session already holds may have others.
+        A row includes the foreign keys, because an object that the session already holds may have different ones.
         """
         places = [(ref, first + 2 * at) for at, ref in enumerate(self.refs)]
         for row in rows:
@@ -36,9 +36,9 @@ class RefColumns:
 
 
 def refs_in(attributes: Iterable[QueryableAttribute[Any]], entity: Any) -> tuple[PublicRef, ...]:
-    """Return the references *attributes* of *entity*, a model or an alias of one.
+    """Return the references that *attributes* of *entity*, a model or an alias of one, stand for.
 
-    :raises ConfigurationError: if one is no reference of its model.
+    :raises ConfigurationError: if one of *attributes* is not a reference of the model.
     """
     mapper = inspect(entity).mapper
     own = refs_of(mapper)

@@ -42,11 +42,11 @@ from sqlalchemy_public_id.types import EQUALITIES, IdColumnType, text_to_compare
 __all__ = ["AnyPublicIdType"]
 
 _LONGEST = 255
-"""Characters that every database can index."""
+"""The number of characters that every database can index."""
 
 
 class _Comparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
-    """Refuses columns of ids that are stored as numbers: they are equal to no text."""
+    """Refuses comparisons with columns whose ids are stored as numbers, which never equal text."""
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         for operand in other:
@@ -88,8 +88,8 @@ class AnyPublicIdType(TypeDecorator[str]):
         if value is None:
             return None
         format = format_of(value)
-        if format is None:  # a model has its prefix once its mapper is configured
-            with suppress(SQLAlchemyError, PublicIdError):  # a broken model concerns only its own ids
+        if format is None:  # a model registers its prefix when its mapper is configured
+            with suppress(SQLAlchemyError, PublicIdError):  # a broken model affects only its own ids
                 configure_mappers()
             format = format_of(value)
         if format is None or len(value) > self.length:
@@ -106,7 +106,7 @@ class AnyPublicIdType(TypeDecorator[str]):
 
 
 class _ComparedText(TypeDecorator[str]):
-    """The type of what is compared with the column: text that a driver can send, or ``""``, which no row has."""
+    """The type of a value compared with the column: text that a driver can send, or ``""``, which no row has."""
 
     impl = String
     cache_ok = True

@@ -19,14 +19,14 @@ from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.reference import Source
 
 AT_ONCE = 10_000
-"""How many keys one access to an attribute looks up at most: far more than a page, in one statement everywhere."""
+"""The most keys that one access to an attribute looks up: far more than a page, in one statement everywhere."""
 
 _COMPOSITE_AT_ONCE = 512
-"""The most rows that one statement selects by a composite primary key: SQLite nests no deeper than 1,000."""
+"""The most rows per statement by a composite primary key: SQLite limits the depth of expressions to 1,000."""
 
 
 def key_and_public_id(source: Source) -> tuple[FromClause, Column[Any], Column[str]]:
-    """Return the columns of *source*, and the FROM clause: one table if it has both, else a join."""
+    """Return the FROM clause and the columns of *source*: one table if it has both columns, else a join."""
     mapper = source.mapper
     columns = [cast("list[Column[Any]]", mapper.column_attrs[name].columns) for name in (source.key, source.public_id)]
     keys, public_ids = columns
@@ -37,7 +37,7 @@ def key_and_public_id(source: Source) -> tuple[FromClause, Column[Any], Column[s
 
 
 def public_ids_by_key(session: Session, source: Source, shard: Any, keys: Sequence[Any]) -> dict[Any, str | None]:
-    """Return key → public id. Several rows with one key, in several shards, count as none."""
+    """Return key → public id; ``None`` if several shards have a row with this key."""
     table, column, public_id = key_and_public_id(source)
     query: Any = select(column, public_id).select_from(table)
     mapper = source.mapper
@@ -69,7 +69,7 @@ def values_of(
 
 
 def _bind_arguments(session: Session, mapper: Mapper[Any], shard: Any) -> dict[str, Any]:
-    # a key is another row in each shard
+    # the same key is another row in each shard
     return {"mapper": mapper} | ({"shard_id": shard} if shard is not None and is_sharded(session) else {})
 
 
@@ -92,7 +92,7 @@ def _any_of(
     """Yield conditions that together select the rows with one of *keys*, as few as the database allows.
 
     For a composite key: ``a = 1 AND b = 2 OR a = 3 AND …``, for which every database uses its index. For tuples,
-    ``(a, b) IN …``, SQLite reads the whole table, and some databases do not support them.
+    ``(a, b) IN …``, SQLite scans the whole table, and some databases do not support them.
     """
     if len(columns) == 1:
         yield from traits.any_of(columns[0], [key for (key,) in keys])

@@ -38,7 +38,7 @@ class Unknown(enum.Enum):
     NOT_READABLE = enum.auto()
     """A SELECT has found no such row."""
     ASSIGNED = enum.auto()
-    """The row was assigned by another of its public ids, and its key is found at the next flush."""
+    """The row was assigned by another of its public ids, and the next flush finds its key."""
 
 
 def load(session: Session, objects: Iterable[object]) -> None:
@@ -88,16 +88,16 @@ def read(
     relationship: str,
     other_id: Callable[[Session, InstanceState[Any], PublicRef], str],
 ) -> str | None:
-    """Return the public id that a reference of *instance* shows; fetches it together with those of the whole session.
+    """Return the public id that a reference of *instance* shows; if needed, fetch it with those of the whole session.
 
-    :param other_id: finds the id of a row that was assigned by another of its ids.
+    :param other_id: a function that finds the id of a row that was assigned by another of its ids.
     :raises ReferenceNotReadable: if the foreign key is set, and the row that it points to cannot be read.
     """
     state, values = instance_state(instance), instance.__dict__
     fetched: _Fetched = state.info.get(_REMEMBERED, _NOTHING).get(attribute, _NEVER)
     name, key, public_id = fetched
     if public_id is not None and relationship not in values and values.get(name) == key:
-        return public_id  # most rows of a page
+        return public_id  # the usual case on a page
     ref, session = refs_of(state.mapper)[attribute], state.session
     shown = Unknown.NOT_LOADED if _lacks_key(state, ref) else known(state, ref)
     if shown in (Unknown.NOT_LOADED, Unknown.ASSIGNED):
@@ -145,10 +145,10 @@ def known(state: InstanceState[Any], ref: PublicRef) -> str | Unknown | None:
     """Return what *ref* shows, or why that is unknown; ``None`` for a foreign key that is null."""
     values = state.dict
     related: Any = values.get(ref.relationship)
-    # the relationship decides if it was set after the foreign key, and if the key is deferred
+    # the relationship decides if it was set after the foreign key, or if the key is deferred
     if relationship_changed(state, ref) or (related is not None and ref.key not in values):
         return None if related is None else cast("str | None", getattr(related, ref.target_id))
-    # otherwise the key: a relationship may be loaded as None because conditions of the application hide the object
+    # otherwise the key decides: a relationship is loaded as None if conditions of the application hide the object
     key = values[ref.key] if ref.key in values else getattr(state.obj(), ref.key)
     if key is None:
         return None
@@ -218,13 +218,13 @@ def _load(session: Session, source: Source, states: Sequence[InstanceState[Any]]
 
 
 def _load_keys(session: Session, objects: Mapping[InstanceState[Any], object]) -> None:
-    """Fetch the foreign keys of all *objects* at once, one SELECT a model: a COMMIT expires every object."""
+    """Fetch the foreign keys of all *objects* with one SELECT per model, because a COMMIT expires every object."""
     lacking: defaultdict[tuple[Mapper[Any], Any], list[InstanceState[Any]]] = defaultdict(list)
     for state in objects:
         if any(_lacks_key(state, ref) for ref in refs_of(state.mapper).values()):
             lacking[state.mapper, state.identity_token].append(state)
     for (mapper, shard), states in lacking.items():
-        if len(states) > 1:  # SQLAlchemy refreshes one alone, and those whose identity the database spells otherwise
+        if len(states) > 1:  # SQLAlchemy refreshes a single one, and any whose identity the database spells differently
             names = list(dict.fromkeys(ref.key for ref in refs_of(mapper).values()))
             for state, values in values_of(session, mapper, shard, states, names):
                 for name in values.keys() - state.dict.keys():
@@ -237,7 +237,7 @@ session. The key ``None`` has the objects that were added since the last access 
 
 
 def await_reading(state: InstanceState[Any], *event: object) -> None:
-    """Note an object that comes into a session, or whose foreign keys change."""
+    """Register an object that enters a session, or whose foreign keys change."""
     session = state.session
     if session is not None:
         waiting = _waiting.get(weakref.ref(session))
@@ -247,7 +247,7 @@ def await_reading(state: InstanceState[Any], *event: object) -> None:
 
 
 def await_reading_again(state: InstanceState[Any], *event: Any) -> None:
-    """Discard public ids if a foreign key is expired or refreshed; the last of *event* are the names, None for all."""
+    """Discard public ids if a foreign key is expired or refreshed. *event* ends with the names, or None for all."""
     if event[-1] is None or any(ref.key in event[-1] for ref in refs_of(state.mapper).values()):
         state.info.pop(_REMEMBERED, None)
     await_reading(state)
@@ -264,6 +264,6 @@ def _no_longer_waiting(session: Session, source: Source) -> Iterator[InstanceSta
 
 
 def _popped(states: weakref.WeakSet[InstanceState[Any]]) -> Iterator[InstanceState[Any]]:
-    with suppress(KeyError):  # there are no more; some may be collected meanwhile
+    with suppress(KeyError):  # the set is empty; the garbage collector may remove objects meanwhile
         while True:
             yield states.pop()

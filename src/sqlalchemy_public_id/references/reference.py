@@ -1,4 +1,4 @@
-"""References of configured mappers: a foreign key here, a public id there."""
+"""References of configured mappers: foreign keys that are shown as public ids."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class UnresolvedKey:
     """The value of a foreign key between the assignment of a public id and the flush that finds its key.
 
     It is the value of the attribute itself, so that a later value replaces it, and ``session.merge()`` and ``pickle``
-    copy it. No driver takes it: ``session.bulk_save_objects()``, which does not flush, raises and never writes NULL.
+    copy it. No driver accepts it, so ``session.bulk_save_objects()``, which does not flush, raises an error.
     """
 
     attribute: str
@@ -132,17 +132,17 @@ class UnresolvedKey:
 
 
 _KEPT = "__public_id_refs__"
-"""The attribute of a model with its mapper and its references.
+"""The attribute of a model that caches its mapper and its references.
 
-A dictionary of ours would keep models for ever, even by weak keys: a reference holds its target, whose mapper holds the
-model of the reference.
+A dictionary of this library would keep models alive forever, even with weak keys: a reference holds its target, whose
+mapper holds the model of the reference.
 """
 
 
 def public_refs(model: type[Any]) -> dict[str, PublicRef]:
     """Return the references of *model* by the names of their attributes, inherited ones included.
 
-    :raises ConfigurationError: if *model* is not mapped, or if one of the references cannot work.
+    :raises ConfigurationError: if *model* is not mapped, or if one of its references is invalid.
     """
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):
@@ -151,18 +151,18 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
 
 
 def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
-    """Return the references of *mapper*, which are kept for each mapper."""
+    """Return the references of *mapper*, which are cached once it is configured."""
     kept: tuple[Mapper[Any], dict[str, PublicRef]] | None = mapper.class_.__dict__.get(_KEPT)
     if kept is not None and kept[0] is mapper:  # a class can be mapped again
         return kept[1]
     refs = {name: _ref(mapper, name, declared) for name, declared in _declared(mapper).items()}
     if mapper.configured:
-        type.__setattr__(mapper.class_, _KEPT, (mapper, refs))  # not as an attribute that SQLAlchemy maps
+        type.__setattr__(mapper.class_, _KEPT, (mapper, refs))  # bypasses the metaclass, which would map the attribute
     return refs
 
 
 def has_relationships(mapper: Mapper[Any]) -> bool:
-    """Return True if all references of *mapper* have their relationships. A ``backref`` of another model comes late."""
+    """Return True if all references of *mapper* have relationships. A ``backref`` may add a relationship later."""
     return all(declared.relationship in mapper.relationships for declared in _declared(mapper).values())
 
 

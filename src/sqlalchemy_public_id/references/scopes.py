@@ -1,8 +1,8 @@
 """Check the attributes that an object must share with the row it refers to, such as the organization.
 
 They are compared before the flush, by the values that it will write: a foreign key may still be a relationship to an
-object without a key, or a public id whose key has just been found. What a collection or a listener has changed in the
-flush is compared after it, by what the objects show.
+object without a key, or a public id whose key has just been found. Attributes that a collection or a listener changes
+in the flush are compared after it, by the values of the objects.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Target(NamedTuple):
 
     key: Any = None
     instance: object = None
-    """The object that the relationship is set to, instead of the key: a new one, or the one of a shard."""
+    """The object that the relationship is set to, instead of the key: a new object, or a row of a sharded session."""
     shared: Mapping[str, Any] = {}
     """The stored values of shared attributes."""
 
 
 def not_found(public_id: str, ref: PublicRef, model: type[Any]) -> PublicIdNotFound:
-    """Build the error for an assigned id that belongs to no row, as far as the session may see."""
+    """Build the error for an assigned id that belongs to no row that the session can see."""
     return PublicIdNotFound(public_id, model=ref.target.__name__, field=f"{model.__name__}.{ref.attribute}")
 
 
@@ -56,7 +56,7 @@ def is_in_scope(state: InstanceState[Any], ref: PublicRef, target: Target, found
 def check_again(session: Session, members: Iterable[tuple[Member, Target]]) -> None:
     """Compare what the flush has written: a collection or another object may have changed a shared attribute.
 
-    :raises PublicIdNotFound: if an object has other values than the row it refers to; the flush is rolled back.
+    :raises PublicIdNotFound: if an object and the row it refers to have different values; the flush is rolled back.
     """
     changed: dict[Source, dict[Any, object]] = {}
     for (state, ref, public_id), target in members:

@@ -23,7 +23,7 @@ _Targets: TypeAlias = dict[tuple[PublicRef, str], Target]
 """Reference and public id → what the id stands for, if it is known."""
 
 _TO_CHECK = "sqlalchemy_public_id.references"
-"""In the attributes of a flush: the references with a scope that it has resolved."""
+"""Key in the attributes of a flush: the references with a scope that it has resolved."""
 
 
 def write(ref: PublicRef, instance: object, value: object) -> None:
@@ -44,8 +44,8 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
     if public_id is None:
         setattr(instance, ref.key, None)
         _unload_relationship(state, ref)
-    # the key of an object without a row may be that of a row that was rolled back with it; a key that the program has
-    # set was compared with no scope
+    # an object without a row may have the key of a row that was rolled back with it; a key that the application has
+    # set was not checked against the scope
     elif (
         ref.key not in state.dict
         or not state.has_identity
@@ -56,9 +56,9 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
 
 
 def other_id(session: Session, state: InstanceState[Any], ref: PublicRef) -> str:
-    """Return the id that *ref* shows of a row that was assigned by another id. Nothing changes before the flush.
+    """Return the id that *ref* shows of a row that was assigned by another of its ids. The object is not changed.
 
-    :raises PublicIdNotFound: if there is no such row, or it may not be seen.
+    :raises PublicIdNotFound: if there is no such row, or if the session may not see it.
     """
     assigned = cast("UnresolvedKey", state.dict[ref.key])
     by = refs_of(state.mapper)[assigned.attribute]
@@ -81,7 +81,7 @@ def _checked(ref: PublicRef, model: type[Any], value: object) -> str | None:
 
 
 def _unload_relationship(state: InstanceState[Any], ref: PublicRef) -> None:
-    """Remove the relationship and its history, so that a flush takes the foreign key."""
+    """Remove the relationship and its history, so that a flush writes the foreign key."""
     if ref.relationship in state.dict:
         set_committed_value(state.obj(), ref.relationship, None)
         del state.dict[ref.relationship]
@@ -90,7 +90,7 @@ def _unload_relationship(state: InstanceState[Any], ref: PublicRef) -> None:
 def on_relationship_set(
     ref: PublicRef, state: InstanceState[Any], value: object, old: object, initiator: object
 ) -> None:
-    """Discard a public id assigned earlier: the relationship was set after it.
+    """Discard a public id that was assigned before the relationship was set.
 
     ``None`` does not count for an object without a row, as in :func:`relationship_changed`.
     """
@@ -113,11 +113,11 @@ def after_flush(session: Session, context: Any) -> None:
 
 
 def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, Target]]:
-    """Replace the unresolved foreign keys of *objects*: one SELECT for each model that has some.
+    """Replace the unresolved foreign keys of *objects*, with one SELECT for each model that they point to.
 
-    :returns: those that have a scope.
+    :returns: the resolved references that have a scope.
     :raises PublicIdNotFound: if a public id belongs to no row, and to no new object of the session. Nothing is changed
-        then.
+        in this case.
     """
     members: list[Member] = []
     for state in map(instance_state, objects):
@@ -133,7 +133,7 @@ def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, T
     with session.no_autoflush:  # a shared attribute may be expired
         for state, ref, public_id in members:
             target = targets.get((ref, public_id))
-            # a row outside of the scope is like none, in the number of statements, too
+            # a row outside the scope takes as many statements as a missing one
             if target is None or not is_in_scope(state, ref, target, found):
                 refused.append((state, ref, public_id))
     own = _own_keys(session, refused)
@@ -150,7 +150,7 @@ def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, T
 
 
 def _targets(session: Session, assigned: Iterable[tuple[PublicRef, str]], *, in_flush: bool = False) -> _Targets:
-    """Return what is *assigned* → what it stands for: a row, or in a flush a new object."""
+    """Map each of *assigned* to what it stands for: a row or, in a flush, a new object."""
     by_query: defaultdict[tuple[Source, Condition | None], list[tuple[PublicRef, str]]] = defaultdict(list)
     for ref, public_id in assigned:
         by_query[ref.source, ref.condition].append((ref, public_id))
@@ -205,7 +205,7 @@ def _find(
 
 
 def _own_keys(session: Session, members: list[Member]) -> dict[tuple[InstanceState[Any], PublicRef], Target]:
-    """Return the stored foreign keys of *members*, which were assigned the id of the row they refer to already.
+    """Return the stored foreign keys of *members*, if each was assigned the id of the row that it already refers to.
 
     An object may keep its reference to a row that conditions of the application hide from queries.
 
@@ -257,7 +257,7 @@ def do_orm_execute(state: ORMExecuteState) -> Any:
 
 
 def _key(state: ORMExecuteState, value: object) -> object:
-    """Return *value*, or the key that it stands for. A pending row is inserted, as before any query."""
+    """Return *value*, or the key that it stands for. A pending row is flushed first, as before any query."""
     owner = state.lazy_loaded_from
     if not isinstance(value, UnresolvedKey) or owner is None:
         return value
@@ -268,7 +268,7 @@ def _key(state: ORMExecuteState, value: object) -> object:
     if not isinstance(key, UnresolvedKey):
         return key
     if ref.shared or ref.condition is not None:
-        return None  # only a flush can tell whether the row may be seen
+        return None  # only a flush checks the scope
     return _find(state.session, ref.source, [key.public_id]).get(key.public_id, Target()).key
 
 
@@ -295,7 +295,7 @@ def _translated(
                     f"refers to another row than an earlier reference; pass only one of them"
                 )
         for ref, target in found.items():
-            if ids[ref.attribute] is not None:  # a shared attribute may be a foreign key that was found just now
+            if ids[ref.attribute] is not None:  # a shared attribute may be a foreign key that was just found
                 check_row(mapper.class_, ref, {**row, **keys}, target)  # row may be a RowMapping
         translated.append(keys)
     return translated

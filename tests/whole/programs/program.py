@@ -1,4 +1,4 @@
-"""Runs the steps of a random program, and compares the table and the objects with what has to be there."""
+"""Run the steps of a random program, and compare the table and the objects with the expected state."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from sqlalchemy_public_id import PublicIdError, lookup, testing
 __all__ = ["Program", "Row"]
 
 FULL = 60
-"""How many rows there may be at most: in a fuller table of a hundred ids a row may use up its retries."""
+"""The maximum number of rows. With more rows and a hundred possible ids, a row may use up its retries."""
 
 REFUSALS = (IntegrityError, PublicIdError)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody has pressed Ctrl+C while the driver was at work."""
+    """A simulated Ctrl+C while the driver executes a statement."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a row, or of an object that is to become one."""
+    """The expected state of a row, or of an object before its INSERT."""
 
     id: str | None = None
-    """The public id that was given, or that the table has shown; ``None`` for one that is still to be made."""
+    """The public id that was given, or that was read from the table; ``None`` if it is not known yet."""
     box: str | None = None
     """The public id of the row that it refers to."""
     excuse: str = ""
-    """Why its INSERT may be refused."""
+    """The reason why its INSERT may be refused."""
 
 
 @dataclass
 class State:
-    """The rows that have to be there, by their markers, and how many INSERTs and logs there were of each."""
+    """The expected rows by their markers, and the number of INSERTs and logs of each."""
 
     rows: dict[int, Row] = field(default_factory=dict)
     inserts: Counter[int] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class State:
 
 
 class Program:
-    """A session, what its program has written, and what has to be true of both."""
+    """A session, the state that its program has written, and the checks of both."""
 
     def __init__(self, world: World, seed: int) -> None:
         chance = random.Random(seed)
@@ -65,19 +65,19 @@ class Program:
         self.session: Session = world.session(**self.options)
         self.state, self.committed = State(), State()
         self.levels: list[tuple[Any, State]] = []
-        """The savepoints that are open, and what was there before each."""
+        """The open savepoints, and the state before each."""
         self.waiting: dict[int, Row] = {}
-        """What the next flush is to insert."""
+        """The rows that the next flush should insert."""
         self.objects: list[tuple[Any, int]] = []
         """Objects, each with the marker of its row."""
         self.copied: list[tuple[Any, int]] = []
-        """Objects of which another one was stored: sources of a merge, and what ``bulk_save_objects()`` was given."""
+        """Objects of which a copy was stored: sources of a merge, and arguments of ``bulk_save_objects()``."""
         self.drafts: list[Any] = []
-        """Objects that show an id and are never stored, as those behind a form."""
+        """Objects whose id was read but that are never stored, like the object of an abandoned form."""
         self.shown: set[str] = set()
         """Ids that were read from objects before they were stored."""
         self.excuse = ""
-        """Why the step may be refused; a refusal without one is a mistake."""
+        """The reason why the step may be refused. A refusal without a reason is a failure."""
         self.markers = 0
         self.done: list[str] = []
         size = self.model.public_id.type.id_format.max_length
@@ -87,7 +87,7 @@ class Program:
     # --- run
 
     def run(self, plan: Sequence[tuple[str, int]], steps: dict[str, Any]) -> None:
-        """Run the steps of *plan*, each a name and a number from which its choices follow."""
+        """Run the steps of *plan*. Each is a name and a number, which seeds its choices."""
         try:
             with testing.fixed_ids(self.model, *self.first_ids):
                 for name, number in plan:
@@ -97,8 +97,8 @@ class Program:
                 self.check_all()
         finally:
             self.session.close()
-            self.objects, self.copied, self.drafts = [], [], []  # the next program is not to meet what these show
-        self.world.empty()  # nobody holds a lock any more
+            self.objects, self.copied, self.drafts = [], [], []  # they must not affect the next program
+        self.world.empty()  # nothing holds a lock anymore
 
     def step(self, name: str, step: Any, chance: random.Random) -> None:
         self.done.append(name)
@@ -111,7 +111,7 @@ class Program:
         self.check()
 
     def settle(self, chance: random.Random) -> None:
-        """Flush what waits, some of which may collide."""
+        """Flush the waiting objects, some of which may collide."""
         if self.waiting:
             self.attempt(lambda: self.flush(chance), chance, in_savepoint=False)
 
@@ -131,7 +131,7 @@ class Program:
     def attempt(
         self, action: Callable[[], None], chance: random.Random, in_savepoint: bool = True, is_whole: bool = True
     ) -> None:
-        """Do something that may be refused with a reason, and interrupted if it *is_whole*; then all is as before."""
+        """Run an action that may be refused for a known reason, or interrupted if it *is_whole*, and roll back then."""
         self.excuse, was_interrupted = "", False
         nested = in_savepoint and is_whole and self.world.has_savepoints and chance.random() < 0.3
         if nested:
@@ -155,7 +155,7 @@ class Program:
         else:
             if nested:
                 self.levels.pop()[0].commit()
-        if was_interrupted:  # SQLAlchemy itself leaves a cursor of SQLite in a cycle, and with it the lock of the file
+        if was_interrupted:  # SQLAlchemy itself leaves a cursor of SQLite in a cycle, and with it the lock on the file
             gc.collect()
 
     # --- transactions
@@ -165,13 +165,13 @@ class Program:
         self.committed, self.levels = self.state.copy(), []
 
     def undo(self) -> None:
-        """Undo what follows the last savepoint."""
+        """Roll back to the last savepoint."""
         if not self.levels:
             self.roll_back()
             return
         savepoint, before = self.levels.pop()
         self.waiting.clear()
-        with suppress(ResourceClosedError):  # bulk.insert() has ended it itself
+        with suppress(ResourceClosedError):  # bulk.insert() has already ended it
             savepoint.rollback()
         self.state = before
         self.forget_loaded()
@@ -187,7 +187,7 @@ class Program:
             self.look_again()
 
     def forget_loaded(self) -> None:
-        """Let go of objects that were loaded from rows which are gone: SQLAlchemy does not know of these.
+        """Expunge objects whose rows are gone after the rollback, which SQLAlchemy does not notice.
 
         A row that was deleted and stored again may have another key than before.
         """
@@ -197,12 +197,12 @@ class Program:
             if state.persistent and (marker not in self.state.rows or state.identity[0] != keys.get(marker)):
                 self.session.expunge(instance)
                 self.drop(instance)
-        for instance in list(self.session.identity_map.values()):  # what insert_once() has found, and refused
+        for instance in list(self.session.identity_map.values()):  # rows that insert_once() found, and refused
             if isinstance(instance, self.model) and inspect(instance).identity[0] not in keys.values():
                 self.session.expunge(instance)
 
     def look_again(self) -> None:
-        """Without transactions, some rows of what has failed are there; each of them once."""
+        """Add the rows that a failed step has stored without a transaction. Each may be stored only once."""
         there = [row for _, row in self.world.rows(self.session)]
         for row in there:
             self.state.rows.setdefault(row.marker, Row())
@@ -216,7 +216,7 @@ class Program:
         return self.markers
 
     def new_row(self, chance: random.Random, gives: float = 0.25) -> tuple[dict[str, Any], Row]:
-        """Values for a new row, and what has to become of it."""
+        """Return values for a new row, and its expected state."""
         marker = self.new_marker()
         values: dict[str, Any] = {"marker": marker, "code": marker}
         row = Row(excuse="" if self.world.router is None else "an id that is taken decides on another shard")
@@ -245,11 +245,11 @@ class Program:
         return instance, values["marker"], row
 
     def keep(self, instance: Any, row: Row) -> Row:
-        """The same with the id of an object that is read before its INSERT: it never changes, and may be taken."""
+        """Return *row* with the id of its object, read before the INSERT. This id is final, but may be taken."""
         return replace(row, id=self.see(instance), excuse=row.excuse or "an id that was read may be taken")
 
     def see(self, instance: Any) -> str:
-        """Read the id of an object that is not stored."""
+        """Return the id of an object that is not stored."""
         public_id: str = instance.public_id
         self.shown.add(public_id)
         return public_id
@@ -261,13 +261,13 @@ class Program:
         self.objects = [(each, marker) for each, marker in self.objects if each is not instance]
 
     def stored(self, marker: int, row: Row, is_logged: bool = False) -> None:
-        """Expect a *row*, and its log if the unit of work has inserted an object."""
+        """Expect *row* to be stored, and its log if the unit of work inserted an object."""
         self.state.rows[marker] = replace(row, excuse="")
         self.state.inserts[marker] += 1
         self.state.logs[marker] += is_logged
 
     def choose(self, chance: random.Random, states: str = "persistent") -> tuple[Any, int] | None:
-        """One of the objects with a row."""
+        """Return one of the objects with a row, or ``None``."""
         found = [
             (each, marker)
             for each, marker in self.objects
@@ -279,14 +279,14 @@ class Program:
         return any(row.id == public_id for row in self.state.rows.values())
 
     def collisions(self, chance: random.Random) -> Any:
-        """The next ids that are made are taken."""
+        """Make the next generated ids collide, or none."""
         taken = [row.id for row in self.state.rows.values() if row.id is not None] or [self.ids[0]]
         return testing.collisions(self.model, chance.choice(taken), times=chance.choice([0, 0, 1, 3]))
 
-    # --- what has to be so
+    # --- checks
 
     def check(self) -> None:
-        """The table has the rows that were written, once each and with their ids, and objects show those."""
+        """Check that each row is stored once with its id, and that objects show the ids of their rows."""
         rows: dict[int, Any] = {}
         for shard, row in self.world.rows(self.session):
             assert row.marker not in rows, f"the row {row.marker} is there twice"
@@ -309,7 +309,7 @@ class Program:
                 assert shown == rows[marker].public_id, f"an object shows {shown}, its row {marker} has another id"
 
     def check_all(self) -> None:
-        """The same after a commit, with all that can be asked for."""
+        """Check more after a commit: the ids of detached and copied objects, and lookups of all rows."""
         self.check()
         ids = {marker: row.id for marker, row in self.state.rows.items()}
         for instance, marker in self.objects:
@@ -322,7 +322,7 @@ class Program:
                 try:
                     shown = instance.public_id
                 except (PublicIdError, SQLAlchemyError):
-                    continue  # which shows no id
+                    continue  # the object shows no id
                 assert shown in (None, ids[marker]), f"a copied object of the row {marker} shows {shown}"
         rows = lookup.get_many(self.session, self.model, [str(each) for each in ids.values()])
         assert {row.marker: public_id for public_id, row in rows.items()} == ids, "a lookup misses rows"

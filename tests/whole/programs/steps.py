@@ -1,4 +1,4 @@
-"""The steps of random programs: one function for each thing that programs do with objects and rows."""
+"""The steps of random programs: one function for each thing that applications do with objects and rows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Step:
     weight: int
     worlds: str
     settles: bool
-    """Whether everything that waits is flushed before it."""
+    """True if all waiting objects are flushed before the step."""
     writes: bool
     is_whole: bool
-    """Whether everything that it does has its effect, or its refusal, before the next step."""
+    """True if all effects of the step, or its refusal, occur before the next step."""
 
 
 STEPS: dict[str, Step] = {}
@@ -82,7 +82,7 @@ def add(program: Program, chance: random.Random) -> None:
 
 @step(3, settles=False, writes=True, is_whole=False)
 def add_copy(program: Program, chance: random.Random) -> None:
-    """Add a copy of a new object, and not the object."""
+    """Add a copy of a new object instead of the object."""
     instance, marker, row = program.new_object(chance)
     make = chance.choice([copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
     made = make(instance)
@@ -94,7 +94,7 @@ def add_copy(program: Program, chance: random.Random) -> None:
 
 @step(2, settles=False, writes=True, is_whole=False)
 def add_twins(program: Program, chance: random.Random) -> None:
-    """Add two objects that show one id, as a message that is delivered twice."""
+    """Add two objects with one id, like a message that is delivered twice."""
     instance, marker, row = program.new_object(chance)
     row = program.keep(instance, row)
     second = program.new_marker()
@@ -107,7 +107,7 @@ def add_twins(program: Program, chance: random.Random) -> None:
 
 @step(2, settles=False, is_whole=False)
 def draft(program: Program, chance: random.Random) -> None:
-    """Read the id of an object that is not stored, and keep the object."""
+    """Read the id of an object that is never stored, and keep the object."""
     program.drafts.append(program.model())
     program.see(program.drafts[-1])
 
@@ -134,10 +134,10 @@ def merge_new(program: Program, chance: random.Random) -> None:
 
 @step(2, worlds=ORDINARY, writes=True, is_whole=False)
 def merge_twice(program: Program, chance: random.Random) -> None:
-    """Merge one new object twice: two rows."""
+    """Merge one new object twice, which stores two rows."""
     instance, marker, row = program.new_object(chance)
     wait(program, program.session.merge(instance), marker, row)
-    if program.session.autoflush:  # which the second merge would do
+    if program.session.autoflush:  # the second merge would do so
         program.flush(chance)
     instance.marker = instance.code = second = program.new_marker()
     if row.id is not None:
@@ -147,7 +147,7 @@ def merge_twice(program: Program, chance: random.Random) -> None:
 
 @step(2, worlds=ORDINARY, writes=True, is_whole=False)
 def add_again(program: Program, chance: random.Random) -> None:
-    """Add objects again whose rows were rolled back."""
+    """Add objects again after the rollback of their rows."""
     for instance, marker in list(program.objects):
         lost = inspect(instance).transient and marker not in program.state.rows and "code" in instance.__dict__
         if not lost:
@@ -169,7 +169,7 @@ def add_again(program: Program, chance: random.Random) -> None:
 
 
 def rows_of(program: Program, chance: random.Random) -> dict[int, tuple[dict[str, Any], Row]]:
-    """Values for several rows, all with a public id or none."""
+    """Return values for several rows, all of which have a public id or none."""
     gives = chance.choice([0.0, 0.0, 1.0])
     made = [program.new_row(chance, gives) for _ in range(chance.choice([1, 3, 8]))]
     given = [row.id for _, row in made if row.id is not None]
@@ -194,9 +194,9 @@ def insert_rows(program: Program, chance: random.Random) -> None:
 
 @step(2, worlds="plain", writes=True)
 def upsert(program: Program, chance: random.Random) -> None:
-    """An upsert stores a new row, or changes one that is there, which keeps its id."""
+    """Execute an upsert, which stores a new row, or changes an existing row without its id."""
     if next(iter(program.world.engines.values())).dialect.name not in ("sqlite", "postgresql"):
-        return  # an upsert of MySQL takes a row for the existing one whose id is the new one
+        return  # in MySQL, an upsert whose id collides would change the row with this id
     dialect = import_module(f"sqlalchemy.dialects.{next(iter(program.world.engines.values())).dialect.name}")
     made = rows_of(program, chance)
     made = {marker: (values, row) for marker, (values, row) in made.items() if row.id is None and not row.excuse}
@@ -213,7 +213,7 @@ def upsert(program: Program, chance: random.Random) -> None:
 
 @step(2, worlds=ON_ONE_DATABASE, writes=True)
 def second_session(program: Program, chance: random.Random) -> None:
-    """Another session stores objects on the connection of this one, and is closed."""
+    """Store objects in another session on the connection of this one, and close it."""
     with Session(program.session.connection(), join_transaction_mode="create_savepoint") as other:
         objects = [program.new_object(chance, gives=0) for _ in range(chance.choice([1, 3]))]
         program.excuse = "; ".join(row.excuse for _, _, row in objects if row.excuse)
@@ -227,7 +227,7 @@ def second_session(program: Program, chance: random.Random) -> None:
 
 @step(1, worlds=ON_ONE_DATABASE, is_whole=False, writes=True)
 def threads(program: Program, chance: random.Random) -> None:
-    """Several threads store rows at once, each in a session of its own."""
+    """Store rows in several threads at once, each with its own session."""
     program.commit()
     errors: list[BaseException] = []
     markers = [program.new_marker() for _ in range(6)]
@@ -242,7 +242,7 @@ def threads(program: Program, chance: random.Random) -> None:
                     session.commit()
             except BaseException as error:
                 if attempt < 19 and guard.is_retryable(error):
-                    continue  # two INSERTs that collide can be a deadlock of InnoDB
+                    continue  # two colliding INSERTs can deadlock in InnoDB
                 errors.append(error)
                 return
             ids.update((each.marker, each.public_id) for each in objects)
@@ -293,7 +293,7 @@ def bulk_insert(program: Program, chance: random.Random) -> None:
 
 @step(3, worlds=ORDINARY, writes=True)
 def insert_once(program: Program, chance: random.Random) -> None:
-    """Insert a row, and send it again, some times through a pickle."""
+    """Insert a row, and repeat the insert once or twice with pickled objects."""
     values, row = program.new_row(chance, gives=1)
     program.excuse = row.excuse
     once, is_new = idempotency.insert_once(program.session, program.model(**values))
@@ -313,7 +313,7 @@ def insert_once(program: Program, chance: random.Random) -> None:
 
 @step(1, worlds=ORDINARY)
 def insert_once_without_id(program: Program, chance: random.Random) -> None:
-    """What has no id cannot be sent again, and is refused."""
+    """Call ``insert_once()`` with an object without an id, which is refused because it could not be repeated."""
     try:
         idempotency.insert_once(program.session, program.model(public_id=None, marker=0, code=0))
     except ConfigurationError:
@@ -336,7 +336,7 @@ def delete(program: Program, chance: random.Random) -> None:
 
 @step(2, worlds=IN_TRANSACTIONS)
 def delete_and_store_again(program: Program, chance: random.Random) -> None:
-    """The object of a deleted row becomes one again: with the id that was published."""
+    """Store the object of a deleted row again, with the same id."""
     chosen = program.choose(chance)
     if chosen is None:
         return
@@ -356,7 +356,7 @@ def delete_and_store_again(program: Program, chance: random.Random) -> None:
 
 @step(3, worlds=IN_TRANSACTIONS, writes=True)
 def clone(program: Program, chance: random.Random) -> None:
-    """An object becomes a new one: with a new id where it is said to be, and is refused with that of the other row."""
+    """Make a new object of a stored one: it gets a new id if its id is reset, and is refused with the old id."""
     chosen = program.choose(chance)
     if chosen is None:
         return
@@ -387,7 +387,7 @@ def clone(program: Program, chance: random.Random) -> None:
 
 @step(2, worlds=ORDINARY)
 def make_stub(program: Program, chance: random.Random) -> None:
-    """An object is made from the key of a row, and shows the id of the row."""
+    """Make an object from the key of a row. It shows the id of the row."""
     chosen = program.choose(chance)
     if chosen is None:
         return
@@ -403,7 +403,7 @@ def make_stub(program: Program, chance: random.Random) -> None:
 
 @step(3, worlds=ORDINARY)
 def merge_key(program: Program, chance: random.Random) -> None:
-    """An object with the key of a row is merged into it."""
+    """Merge an object with the key of a row."""
     chosen = program.choose(chance)
     if chosen is None:
         return
@@ -431,7 +431,7 @@ def merge_key(program: Program, chance: random.Random) -> None:
 
 @step(3, worlds=IN_TRANSACTIONS)
 def pickle_stored(program: Program, chance: random.Random) -> None:
-    """An object travels, and comes back: merged, or in place of the one that has left."""
+    """Pickle a stored object, and merge the copy, or add it in place of the object."""
     chosen = program.choose(chance)
     if chosen is None:
         return
@@ -440,7 +440,7 @@ def pickle_stored(program: Program, chance: random.Random) -> None:
         program.session.expire(instance)
     make = chance.choice([copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
     copied = make(instance)
-    if make is copy.deepcopy:  # which takes the number of the session along
+    if make is copy.deepcopy:  # deepcopy() also copies the id of the session
         copied = pickle.loads(pickle.dumps(copied))
     if chance.random() < 0.5:
         program.session.expunge(instance)
@@ -483,13 +483,13 @@ def assign_other_id(program: Program, chance: random.Random) -> None:
     other = next(each for each in program.ids if not program.is_there(each))
     program.excuse = "the id of a row never changes"
     instance.public_id = other
-    program.session.flush()  # which compares if the id of the row was not loaded
+    program.session.flush()  # compares the ids if that of the row was not loaded
     raise AssertionError(f"the row {marker} was given the id {other}")
 
 
 @step(2, worlds="plain")
 def refer(program: Program, chance: random.Random) -> None:
-    """Assign a reference: another one, its own, none, or one that is not there."""
+    """Assign another reference, the current one, none, or an unknown one."""
     chosen = program.choose(chance)
     if chosen is None:
         return
@@ -511,7 +511,7 @@ def refer(program: Program, chance: random.Random) -> None:
 
 @step(3, worlds="family")
 def touch(program: Program, chance: random.Random) -> None:
-    """An UPDATE counts the version of its row up, by one."""
+    """Update a row, which increments its version by one."""
     chosen = program.choose(chance)
     if chosen is None:
         return
@@ -570,7 +570,7 @@ def undo(program: Program, chance: random.Random) -> None:
 
 @step(1, is_whole=False)
 def reopen(program: Program, chance: random.Random) -> None:
-    """Close the session, and open another one."""
+    """Replace the session with a new one."""
     program.roll_back()
     program.session.close()
     program.session = program.world.session(**program.options)

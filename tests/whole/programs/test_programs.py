@@ -1,4 +1,4 @@
-"""Random programs: whatever is done, refused, interrupted or rolled back, rows and objects keep their ids."""
+"""Random programs: rows and objects keep their ids, whatever is written, refused, interrupted or rolled back."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.backend
 Plan = Sequence[tuple[str, int]]
 
 MOST = 5
-"""So many failures are shown; then it is enough."""
+"""The number of failures after which a test stops."""
 
 
-# SQLAlchemy says so when an interrupt ends a session that is inside the savepoint of another one
+# SQLAlchemy warns if an interrupt ends a session that is inside a savepoint of another one
 @pytest.mark.filterwarnings("ignore:.*transaction already deassociated:sqlalchemy.exc.SAWarning")
 @pytest.mark.parametrize("name", list(SHARES))
 def test_programs(name: str, database: str, new_engine: Callable[..., Engine], request: pytest.FixtureRequest) -> None:
-    """Each row has the id that it was given or that was made for it, for ever, and each object that of its row."""
+    """Each row keeps the id that it was given or that was generated, and each object shows the id of its row."""
     if name == "loose" and database not in ("mysql", "mariadb"):
         pytest.skip("every table here takes part in transactions")
     chosen: str | None = request.config.getoption("--program")
@@ -52,20 +52,20 @@ def test_programs(name: str, database: str, new_engine: Callable[..., Engine], r
 
 
 def failure_of(world: World, plan: Plan, seed: int) -> tuple[str, list[str]]:
-    """Run a program; the error it ends with, or nothing, and what it has done."""
-    gc.collect()  # objects and locks of the program before this one: they would make it another one
+    """Run a program; return its error, or an empty string, and its steps."""
+    gc.collect()  # objects and locks of the previous program would change this one
     world.empty()
     program = Program(world, seed)
     failure = ""
     try:
         program.run(plan, STEPS)
-    except Exception as error:  # also what the library or SQLAlchemy should never raise
+    except Exception as error:  # including errors that the library or SQLAlchemy should never raise
         failure = f"{type(error).__name__}: {error!s:.300}"
     return failure, program.done
 
 
 def report(world: World, seed: int, database: str, error: str) -> str:
-    """Tell how a program failed, with as few of its steps as still fail."""
+    """Return a report of a failed program, with the fewest steps that still fail."""
     plan, fewest = list(plan_of(world, seed)), ""
     at = len(plan)
     while at:

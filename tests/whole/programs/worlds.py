@@ -1,5 +1,5 @@
-"""Tables for random programs: ordinary ones, one with a trigger, one without transactions, one in three shards, and
-models that inherit from each other, have a version, and write a log by listeners."""
+"""Tables for random programs: ordinary tables, one with a trigger, one without transactions, one in three shards, and
+models with inheritance, a version, and listeners that write a log."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sqlalchemy_public_id.references import public_ref
 __all__ = ["SHARES", "Columns", "World", "world_of"]
 
 SHARES = {"plain": 0.3, "traced": 0.15, "loose": 0.15, "spread": 0.15, "family": 0.25}
-"""Which part of the programs of a database run on which tables."""
+"""World → its share of the programs."""
 
 
 class Columns:
-    """Columns of all models here."""
+    """The columns that all models here have."""
 
     marker: Mapped[int]
-    """Tells the rows that a program writes from one another. No constraint: a row that is stored twice shows."""
+    """Identifies a row. It has no unique constraint, so that a row that is stored twice is found."""
     code: Mapped[int] = mapped_column(unique=True)
-    """For INSERTs that fail because of another constraint."""
+    """A unique column, for INSERTs that fail because of another constraint."""
     note: Mapped[str | None] = mapped_column(String(20))
 
 
@@ -41,7 +41,7 @@ class Box(PublicIdMixin, PlainBase):
 
 
 class Plain(Columns, PublicIdMixin, PlainBase):
-    """A hundred ids in all, so that many collide without being forced to."""
+    """A model with a hundred possible ids, so that many collide by chance."""
 
     __tablename__ = "program_plain"
     __public_id__ = NanoId(length=2, alphabet="0123456789")
@@ -61,7 +61,7 @@ class Audit(TracedBase):
 
 
 class Traced(Columns, PublicIdMixin, TracedBase):
-    """A trigger writes a row of another table before each INSERT."""
+    """A model with a trigger that inserts a row into another table before each INSERT."""
 
     __tablename__ = "program_traced"
     __public_id__ = NanoId(length=2, alphabet="0123456789")
@@ -88,7 +88,7 @@ class LooseBase(DeclarativeBase):
 
 
 class Loose(Columns, PublicIdMixin, LooseBase):
-    """A table of an engine without transactions."""
+    """A model whose storage engine has no transactions."""
 
     __tablename__ = "program_loose"
     __public_id__ = NanoId(length=2, alphabet="0123456789")
@@ -100,7 +100,7 @@ class SpreadBase(DeclarativeBase):
 
 
 class Spread(Columns, PublicIdMixin, SpreadBase):
-    """Rows of three databases: more ids, since one that is taken cannot be replaced there."""
+    """A model in three databases, with more possible ids, because a colliding id cannot be replaced there."""
 
     __tablename__ = "program_spread"
     __public_id__ = NanoId(length=3, alphabet="0123456789")
@@ -111,7 +111,7 @@ class FamilyBase(DeclarativeBase):
 
 
 class Log(PublicIdMixin, FamilyBase):
-    """What listeners write for each member of the family, in the middle of its flush."""
+    """The rows that listeners write for each member during its flush."""
 
     __tablename__ = "program_log"
     __public_id__ = NanoId(length=2, alphabet="0123456789")
@@ -131,13 +131,13 @@ class Member(Columns, PublicIdMixin, FamilyBase):
 
 
 class Friend(Member):
-    """In the table of its base."""
+    """A subclass in the table of its base."""
 
     __mapper_args__ = {"polymorphic_identity": "friend"}  # noqa: RUF012
 
 
 class Partner(Member):
-    """With a table of its own beside that of its base."""
+    """A subclass with a joined table."""
 
     __tablename__ = "program_partner"
     __mapper_args__ = {"polymorphic_identity": "partner"}  # noqa: RUF012
@@ -147,7 +147,7 @@ class Partner(Member):
 
 @event.listens_for(Member, "before_insert", propagate=True)
 def log_by_a_second_session(mapper: Any, connection: Connection, member: Member) -> None:
-    """Every second log is written before the INSERT, by another session on the connection of the flush."""
+    """Write every second log before the INSERT, in another session on the connection of the flush."""
     if member.marker % 2:
         with Session(connection, join_transaction_mode="create_savepoint") as other:
             other.add(Log(marker=member.marker))
@@ -156,14 +156,14 @@ def log_by_a_second_session(mapper: Any, connection: Connection, member: Member)
 
 @event.listens_for(Member, "after_insert", propagate=True)
 def log_by_a_statement(mapper: Any, connection: Connection, member: Member) -> None:
-    """The others are written after the INSERT, by a statement."""
+    """Write the other logs after the INSERT, with a statement."""
     if not member.marker % 2:
         connection.execute(insert(Log), [{"marker": member.marker}])
 
 
 @dataclass
 class World:
-    """What a program runs on."""
+    """The models and databases that a program runs on."""
 
     name: str
     model: type[Any]
@@ -171,13 +171,13 @@ class World:
     engines: dict[str, Engine]
     router: ShardRouter | None = None
     rolls_back: bool = True
-    """Whether a rollback takes rows back."""
+    """True if a rollback undoes writes."""
     audit: Table | None = None
     box: type[Any] | None = None
     boxes: dict[str, int] = field(default_factory=dict)
-    """Public id → key, of rows to refer to."""
+    """Public id → key of the rows that references point to."""
     children: tuple[type[Any], ...] = ()
-    """Models that inherit from the model."""
+    """The subclasses of the model."""
     log: type[Any] | None = None
 
     @property
@@ -195,7 +195,7 @@ class World:
         return Session(next(iter(self.engines.values())), **options)
 
     def empty(self) -> None:
-        """Delete all rows, and make the rows that others refer to."""
+        """Delete all rows, and insert the rows that references point to."""
         for engine in self.engines.values():
             with engine.begin() as connection:
                 for table in reversed(self.metadata.sorted_tables):
@@ -208,7 +208,7 @@ class World:
                 self.boxes = {box.public_id: box.id for box in boxes}
 
     def meet_triggers(self) -> None:
-        """Have the first collision of the engine: on PostgreSQL, what triggers wrote for it stays, and it warns."""
+        """Cause the engine's first collision, which warns on PostgreSQL, where the writes of its triggers stay."""
         if self.audit is None:
             return
         with self.session() as session, warnings.catch_warnings():
@@ -221,37 +221,37 @@ class World:
                 session.flush()
 
     def connections(self, session: Session) -> dict[str, Connection]:
-        """The connections of *session*, by shard."""
+        """Return the connections of *session*, by shard."""
         if self.router is None:
             return {name: session.connection() for name in self.engines}
         return {name: session.connection(bind_arguments={"shard_id": name}) for name in self.engines}
 
     def rows(self, session: Session) -> list[tuple[str, Any]]:
-        """The rows of the table as *session* sees them, each with its shard."""
+        """Return the rows of the table as *session* sees them, each with its shard."""
         query = select(self.table)
         return [(name, row) for name, each in self.connections(session).items() for row in each.execute(query)]
 
     def logged(self, session: Session) -> Counter[int]:
-        """How many logs there are of each marker."""
+        """Return the number of logs of each marker."""
         assert self.log is not None
         return Counter(session.scalars(select(self.log.marker)))
 
     def audited(self, session: Session) -> Counter[int]:
-        """How often the trigger has run for each marker, as far as it was not undone."""
+        """Return how often the trigger ran for each marker, not counting what was rolled back."""
         assert self.audit is not None
         (connection,) = self.connections(session).values()
         return Counter(connection.execute(select(self.audit.c.marker)).scalars())
 
 
 def world_of(name: str, database: str, new_engine: Callable[..., Engine]) -> World:
-    """Return the world *name* on *database*; that of shards has two files of SQLite besides."""
+    """Return the world *name* on *database*. The sharded world also uses two SQLite files."""
     kinds = [database, "sqlite", "sqlite"] if name == "spread" else [database]
     engines = {
         each: new_engine(kind, connect_args={"timeout": 1} if kind == "sqlite" else {})
         for each, kind in zip("abc", kinds, strict=False)
     }
     for engine in engines.values():
-        if engine.dialect.name == "sqlite":  # transactions that savepoints can be in: SQLAlchemy's recipe
+        if engine.dialect.name == "sqlite":  # transactions that support savepoints, with SQLAlchemy's recipe
             event.listen(engine, "connect", lambda connection, record: setattr(connection, "isolation_level", None))
             event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     if name == "plain":

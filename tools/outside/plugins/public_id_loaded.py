@@ -1,8 +1,8 @@
-"""Load the library into somebody else's suite: models with public ids, all its listeners, a guard on every engine.
+"""Load the library into another project's suite: models with public ids, all its listeners, a guard on every engine.
 
-Suites remove the listeners of the ORM between tests, everybody's: SQLAlchemy's own fixtures clear them. So the
-listeners at classes are noted while the library adds them, and before each test those that are gone come back. A run in
-which the library slept proves nothing: in the end a row is flushed, and the number of lost listeners is written down.
+Suites remove all ORM listeners between tests, as SQLAlchemy's own fixtures do. So this plugin records the listeners
+that the library adds to classes, and restores the missing ones before each test. A run without a working library would
+prove nothing, so the plugin flushes a row at the end, and reports the number of lost listeners.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def map_models() -> Any:
         __tablename__ = "public_id_outside_visit"
         id: Mapped[int] = block_key(BlockAllocator(create_engine("sqlite:///visits.db"), "visit"))  # never connected
 
-    Base.registry.configure(cascade=True)  # of this base alone: suites leave models that cannot be mapped
+    Base.registry.configure(cascade=True)  # only this base: suites leave models behind that cannot be configured
     return Author
 
 
 def activate() -> None:
-    """Let the library add its listeners, and note those at SQLAlchemy's own classes."""
+    """Let the library add its listeners, and record those on SQLAlchemy's own classes."""
     listen = event.listen
 
     def note(target: Any, name: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
@@ -70,7 +70,7 @@ def activate() -> None:
 
 
 def revive() -> int:
-    """Add the listeners again that somebody removed, and return their number."""
+    """Add the removed listeners again, and return their number."""
     gone = [listener for listener in _listeners if not event.contains(*listener[:3])]
     for target, name, function, options in gone:
         event.listen(target, name, function, **options)
@@ -78,7 +78,7 @@ def revive() -> int:
 
 
 def guard_engine(dialect: type[DefaultDialect], engine: Engine) -> None:
-    """Guard an engine that was just created: SQLAlchemy's hook for those who wrap dialects."""
+    """Guard an engine that was just created. This replaces SQLAlchemy's hook for dialects, ``engine_created``."""
     guard.install(engine)
     _facts["engines"] += 1
 
@@ -99,18 +99,18 @@ def flush_row() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Come before the fixtures of the suite, which may map classes."""
+    """Restore listeners before the fixtures of the suite run, which may map classes."""
     _facts["revived"] += revive()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write down whether the library was at work."""
+    """Report whether the library worked to the end."""
     if path := os.environ.get(VARIABLE):
         revive()
         try:
             _facts["works"] = flush_row()
-        except Exception as error:  # the suite left something behind that the library does not bear
+        except Exception as error:  # the suite left something behind that breaks the library
             _facts["error"] = repr(error)
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(_facts) + "\n")

@@ -1,4 +1,4 @@
-"""Write the outcome of every test of a suite to a file, line by line: a crash loses one."""
+"""Write the outcome of every test of a suite to a file, line by line, so that a crash loses only one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ VARIABLE = "PUBLIC_ID_OUTCOMES"
 
 
 class Outcomes:
-    """The file, and the hooks that write it."""
+    """The pytest hooks that write the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8", buffering=1)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:  # a module that cannot be imported is a failure, and not one test fewer
+        if report.failed:  # a module that cannot be imported counts as a failure, not as missing tests
             self._write(report.nodeid, "failed", report.longreprtext)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -35,7 +35,7 @@ class Outcomes:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to write, if the variable names a file."""
+    """Register the hooks if the variable names a file."""
     path = os.environ.get(VARIABLE)
     if path and not hasattr(config, "workerinput"):  # pytest-xdist reports everything to the process that started it
         config.pluginmanager.register(Outcomes(Path(path)))
