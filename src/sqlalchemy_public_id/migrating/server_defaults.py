@@ -53,7 +53,7 @@ def can_generate(format: Format, dialect: str) -> bool:
 
 
 def is_generated(default: str, format: Format, dialect: str, version: Sequence[int | str] | None = None) -> bool:
-    """Return True if *default*, as the database reports it, is :func:`expression` for *format* or an older form of it."""
+    """Return True if *default*, as the database reports it, is :func:`expression` for *format* or an older one."""
     forms = [form for form in format.forms if can_generate(form, dialect)]
     written = {expression(form, dialect, each) for form in forms for each in (version, None)}  # of an older server
     return _as_reported(default) in map(_as_reported, written)

@@ -44,7 +44,7 @@ class Session(ABC):
 
     @property
     def is_stable(self) -> bool:
-        """False behind a pooler that changes the session of PostgreSQL: the migration takes no turn and sets nothing."""
+        """False behind a pooler that changes the session of PostgreSQL: there is no turn, and no setting is changed."""
         return True
 
     # --- settings

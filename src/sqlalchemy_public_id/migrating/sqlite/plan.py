@@ -1,4 +1,4 @@
-"""SQLite: the table is copied in one transaction, because ALTER TABLE adds neither NOT NULL nor a default with an expression.
+"""SQLite: the table is copied in one transaction, because ALTER TABLE cannot add NOT NULL or a computed default.
 
 The procedure follows SQLite's documentation ("Making Other Kinds Of Table Schema Changes"). Rows, triggers, indexes
 on expressions, views and the counter of AUTOINCREMENT are kept. For foreign keys, dropping the old table deletes its
