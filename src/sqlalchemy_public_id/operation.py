@@ -173,7 +173,7 @@ class _Operation:
         if state.nullable and not state.checked and self.table.count_missing():
             self._accept_stragglers()
         if not self.plan.online and not state.valid and self._may_replace_duplicates:
-            self._replace_duplicates()  # a failed build of the index would abort the transaction
+            self._replace_duplicates()  # a failed index would abort the transaction
 
     def _accept_stragglers(self) -> None:
         has_run = "backfill" in self.scene.phases or self.table.are_few_missing()

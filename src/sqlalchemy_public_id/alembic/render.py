@@ -93,7 +93,7 @@ def _laid_out(code: str, width: int, end: str = "") -> list[str]:
 
 
 def _is_in_batch(context: AutogenContext) -> bool:
-    """Return True inside ``with op.batch_alter_table()``: Alembic shows that only in how it renders its own operations."""
+    """Return True inside ``with op.batch_alter_table()``, which shows only in how Alembic renders its operations."""
     own = DropColumnOp("table", "column")
     return str(renderers.dispatch(own)(context, own)).startswith("batch_op.")
 

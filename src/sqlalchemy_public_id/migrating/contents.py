@@ -1,6 +1,6 @@
 """Ids that a column holds before it becomes unique: duplicates, and values that its format does not accept.
 
-The database validates the ids. Only if the pattern of a format is not enough, as with a check digit, Python reads them.
+The database validates the ids. Python reads them only if the pattern of a format is not enough, as with a check digit.
 """
 
 from __future__ import annotations

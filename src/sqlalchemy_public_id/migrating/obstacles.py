@@ -262,7 +262,7 @@ def _of_the_key(scene: Scene) -> Iterator[Obstacle]:
 
 
 def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
-    """Yield obstacles for duplicates in all rows, and for invalid ids, which a report seeks in the first rows only."""
+    """Yield obstacles for duplicate ids, and for invalid ids, which a report looks for in the first rows only."""
     state, consent = scene.state, scene.consent
     if "contract" not in scene.phases or not state.exists or state.complete:
         return

@@ -126,7 +126,7 @@ def until_locked(
 ) -> Result:
     """Call *action*, and repeat it after a pause as long as it fails because others have locked the table.
 
-    :param timeout: how many seconds each attempt waits for its lock, for the error.
+    :param timeout: how many seconds each attempt waits for its lock, as the error reports it.
     :raises LockNotAvailable: after the last attempt.
     """
     for attempt in range(1, patience.attempts + 1):

@@ -1,6 +1,6 @@
 """PostgreSQL: no step rewrites the table, and every strong lock is held for milliseconds.
 
-The unique index is built ``CONCURRENTLY``. NOT NULL needs a CHECK constraint first: ``NOT VALID`` adds it
+The unique index is built ``CONCURRENTLY``. NOT NULL begins as a CHECK constraint: ``NOT VALID`` adds it
 without a scan, ``VALIDATE`` scans all rows while others read and write, and ``SET NOT NULL`` then skips its scan (since
 PostgreSQL 12).
 """
@@ -128,7 +128,7 @@ class PostgreSQLPlan(Plan):
         return step_if("drop the column", lambda state: state.exists, drop)
 
     def _missing(self, state: State) -> list[str]:
-        """Return the statements that add the column. It comes with its default, so that nobody sees it without."""
+        """Return the statements that add the column, default or comment; one ALTER adds the column with its default."""
         is_finished = state.complete and self.target.server_default == "drop"
         changes = [] if state.exists else [f"ADD COLUMN {self.column} {self.type}"]
         changes += [] if is_finished else self._default(state)
@@ -139,7 +139,7 @@ class PostgreSQLPlan(Plan):
         return statements
 
     def _loosened(self, state: State) -> list[str]:
-        """Return the statement that accepts rows without an id again: the default comes back, and NULL is allowed."""
+        """Return the statement that allows NULL again, and restores the default that generates ids."""
         is_done = state.nullable or self.target.keeps_not_null
         changes = [*self._default(state), *(() if is_done else [f"ALTER COLUMN {self.column} DROP NOT NULL"])]
         return [f"{self._alter} {', '.join(changes)}"] if changes else []
