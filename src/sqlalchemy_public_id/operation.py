@@ -1,7 +1,7 @@
-"""Run an operation on a column of public ids: examine the table, refuse it or run the phases of the operation.
+"""Run an operation on a column of public ids: examine the table, and refuse the operation or run its phases.
 
-Alembic's operations and the command line are thin layers above :func:`run_phases`. :func:`take_turn` serializes whole
-upgrades.
+Alembic's operations and the command line are thin layers on top of :func:`run_phases`. :func:`take_turn` serializes
+whole upgrades.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SECONDS_BETWEEN_REPORTS = 10.0
 
 
 def examine(connection: Connection, plan: Plan, phases: Sequence[Phase], consent: Consent) -> MigrationReport:
-    """Return a report of what *phases* would do and of all obstacles. Changes nothing.
+    """Return a report of what *phases* would do and of all obstacles. Nothing is changed.
 
     :raises ConfigurationError: if the table does not exist.
     """
@@ -70,7 +70,7 @@ def run_phases(
     dry_run: bool = False,
     on_progress: Callable[[backfill.Progress], None] | None = None,
 ) -> None:
-    """Run *phases* of a migration to *target*, one after the other. Run them again after a failure to continue.
+    """Run *phases* of a migration to *target*, one after the other. After a failure, run them again to continue.
 
     :param connection: a connection in AUTOCOMMIT mode, because each step commits. With ``online=False``, one inside a
         transaction.
@@ -89,7 +89,7 @@ def run_phases(
     runner = Runner(live_table(connection, target), session if online else None)
 
     def patiently(action: Callable[[], Result], name: str) -> Result:
-        # a lock that is not available would abort a transaction, which waits for it instead
+        # inside a transaction, statements wait for their locks: a timeout would abort it, and a retry would fail
         return until_locked(action, name, target, connection, patience) if online else action()
 
     def look() -> tuple[Scene, MigrationReport | None]:
@@ -181,7 +181,7 @@ class _Operation:
             raise incomplete(self.table)
 
     def _until_unique(self, phase: Phase) -> None:
-        """Run the steps of *phase*. If two rows share an id, the unique index fails: replace one id, and try again."""
+        """Run the steps of *phase*. If two rows share an id, the unique index fails: replace one of them, and retry."""
         steps = [step for _, step in self.plan.steps_of([phase])]
         for attempt in range(_ATTEMPTS_AT_UNIQUENESS):
             try:
@@ -197,7 +197,7 @@ class _Operation:
                     raise
 
     def _refuse_duplicates(self) -> None:
-        """Take back an index that could not be built, which would refuse the ids of others.
+        """Drop an index that could not be built, because it would still reject duplicate ids of others.
 
         :raises MigrationRefused: if rows share an id.
         """
@@ -211,12 +211,12 @@ class _Operation:
 
     @property
     def _may_replace_duplicates(self) -> bool:
-        # there were none before the backfill of the same operation
+        # the checks found no duplicates before the backfill of this operation
         return self.consent.on_duplicate == "replace" or "backfill" in self.scene.phases
 
 
 def incomplete(live: LiveTable) -> BackfillIncomplete:
-    """Return the error that rows of a table have no id, with their number."""
+    """Return the error that says how many rows of a table have no id."""
     place: dict[str, Any] = {name: getattr(live.target, name) for name in ("table", "column", "schema", "format")}
     return BackfillIncomplete(**place, missing=live.count_missing())
 

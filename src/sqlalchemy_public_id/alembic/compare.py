@@ -1,8 +1,8 @@
 """Autogenerate: find models that have gained a public id, and columns of public ids that are incomplete.
 
 Alembic compares first. Its operations on a column of public ids are then replaced by one that needs no long lock, or
-dropped: a column that is unique already, by whatever name and kind, is adopted as it is. The catalogs are read for what
-Alembic does not compare: an index that is INVALID, a collation that ignores case, a server default that is missing.
+removed: a column that is already unique, by an index or constraint of any name, is adopted as it is. The catalogs are
+read for what Alembic does not compare: an INVALID index, a collation that ignores case, a missing server default.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def register() -> None:
 
 
 def ignore_server_default(context: AutogenContext, op: AlterColumnOp, *names_and_columns: Any) -> bool:
-    """Ignore a server default that generates ids for old programs, or cluster keys."""
+    """Ignore a server default that generates ids for old applications, or cluster keys."""
     _schema, _table, _name, existing, column = names_and_columns
     if not is_public_id(column) or has_own_default(column):
         return ignore_cluster_default(context, op, existing, column)
@@ -106,7 +106,7 @@ def replace_ops(
     existing: Table | None,
     table: Table | None,
 ) -> None:
-    """Replace Alembic's operations that add a column of public ids, or make it unique, by one of ours."""
+    """Replace Alembic's operations that add a column of public ids, or make it unique, with one of this library."""
     if table is None:
         return
     notes = [] if existing is None else _reduce(context, changes, existing, table)
@@ -118,7 +118,7 @@ def replace_ops(
         needless = [op for op in changes.ops if _makes_unique(op, column)]
         added = [op for op in changes.ops if isinstance(op, AddColumnOp) and op.column.name == column.name]
         if existing is None:
-            if _wants_default(column):  # CREATE TABLE cannot have one; nobody else uses the table yet
+            if _wants_default(column):  # CREATE TABLE cannot contain it; nobody else uses the table yet
                 changes.ops.append(ExpandPublicIdOp(**vars(target), online=False))
         elif added:
             if not column.nullable and not has_own_default(column):
@@ -129,14 +129,14 @@ def replace_ops(
             if not context.run_object_filters(column, column.name, "column", False, existing.columns[column.name]):
                 continue
             state = _read_state(context, target)
-            if state.valid and needless:  # it keeps what makes it unique, by whatever name and kind
+            if state.valid and needless:  # the column keeps its unique index or constraint
                 names = _names_of_uniques(existing, column)
                 needless += [op for op in changes.ops if _name_of(op) in names]
             _put(changes, _finish(context, target, state, column), needless)
 
 
 def _misfit(state: State, existing: Table, column: Column[Any]) -> Obstacle | None:
-    """Return why *column* cannot be added: also because the database takes another one for it."""
+    """Return why *column* cannot be added, such as a column whose name differs only in case."""
     others = [each.name for each in existing.columns if each.name.lower() == column.name.lower()]
     if state.exists and others:
         problem = f"{existing.name} has the column {others[0]}, which the database does not tell from {column.name}"
@@ -145,7 +145,7 @@ def _misfit(state: State, existing: Table, column: Column[Any]) -> Obstacle | No
 
 
 def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> None:
-    """Raise an error with every operation on a table that cannot have the unique index.
+    """Raise one error for all operations on tables that cannot have the column or its unique index.
 
     :raises MigrationRefused: if there is one. No revision is written.
     """
@@ -161,9 +161,9 @@ def _read_state(context: AutogenContext, target: PublicIdColumn) -> State:
 
 
 def _reduce(context: AutogenContext, changes: ModifyTableOps, existing: Table, table: Table) -> list[str]:
-    """Leave out of Alembic's changes of columns what the database does not need, or what our operations do.
+    """Remove from Alembic's column changes what the database does not need, or what this library's operations do.
 
-    Returns what the revision is to say about it.
+    Return notes about it for the revision.
     """
     columns = {column.name: column for column in table.columns}
     notes: list[str] = []
@@ -179,10 +179,10 @@ def _reduce(context: AutogenContext, changes: ModifyTableOps, existing: Table, t
 
 
 def _keep_key(context: AutogenContext, op: AlterColumnOp, existing: Column[Any], column: Column[Any]) -> list[str]:
-    """Keep an integer key that the model declares as ``bigint_key()``, and the type of foreign keys that follow it."""
+    """Keep the type of an integer key that the model declares as ``bigint_key()``, and of foreign keys to it."""
     is_identity = BIGINT_KEY in column.info and isinstance(column.server_default, Identity)
     if is_identity and not context.dialect.supports_identity_columns and existing.server_default is None:
-        op.modify_server_default = False  # the key counts all the same
+        op.modify_server_default = False  # the key is generated anyway
     if op.modify_type is None or not isinstance(existing.type, Integer):
         return []
     op.modify_type = None
@@ -197,14 +197,14 @@ def _keep_key(context: AutogenContext, op: AlterColumnOp, existing: Column[Any],
 
 
 def _keep_ids(context: AutogenContext, op: AlterColumnOp, existing: Column[Any], column: Column[Any]) -> None:
-    """Keep a type that holds the same ids, here and in foreign keys to them, and leave out what our operations do."""
+    """Keep a type that holds the ids, also in foreign keys to them, and remove what this library's operations do."""
     type_, format = existing.type, public_id_type(column).id_format
     target = read_declared(column, context.dialect) if is_public_id(column) else None
     length: int | None = getattr(type_, "length", None)
     is_text = isinstance(type_, (TEXT, VARCHAR)) and not format.is_native
     is_wide = is_text and (length is None or length >= format.max_length)
     if holds_ids(type_, format, context.dialect) or (is_wide and target is not None):
-        op.modify_type = None  # a foreign key refuses another type
+        op.modify_type = None  # a foreign key would refuse another type
     elif op.modify_type is not None and isinstance(type_, VARCHAR) and is_text and not is_wide:
         # with another collation, the database would rebuild the index or copy the table
         op.modify_type = type_.adapt(type(type_), length=format.max_length)
@@ -212,20 +212,20 @@ def _keep_ids(context: AutogenContext, op: AlterColumnOp, existing: Column[Any],
         return
     if not column.nullable:
         op.modify_nullable = None
-    # SQLAlchemy misses it on MySQL behind a default with parentheses
+    # on MySQL, SQLAlchemy does not reflect a comment after a default with parentheses
     if op.modify_comment is not False and op.modify_comment == _read_state(context, target).comment:
         op.modify_comment = False
 
 
 def _put(changes: ModifyTableOps, op: MigrateOperation | None, needless: Sequence[MigrateOperation]) -> None:
-    """Put *op*, if there is one, into the place of the *needless* operations."""
+    """Replace the *needless* operations with *op*, if there is one."""
     index = min((changes.ops.index(each) for each in needless), default=len(changes.ops))
     rest = [each for each in changes.ops[index:] if each not in needless]
     changes.ops[index:] = rest if op is None else [op, *rest]
 
 
 def _finish(context: AutogenContext, target: PublicIdColumn, state: State, column: Column[Any]) -> PublicIdOp | None:
-    """Return the operation that completes a column, if something is missing. Its downgrade brings the *state* back."""
+    """Return the operation that completes a column, if something is missing. Its downgrade restores the *state*."""
     without_default = _wants_default(column) and state.default is None
     if state.complete and not without_default:
         return None
@@ -239,7 +239,7 @@ def _finish(context: AutogenContext, target: PublicIdColumn, state: State, colum
         before["collation"] = state.collation
     if state.valid or not state.nullable:
         before["keeps"] = "not null" if not state.valid else "unique" if state.nullable else "all"
-    # the downgrade takes a default away that comes with the upgrade, and no other
+    # the downgrade drops the default only if the upgrade sets it
     before["server_default"] = "none" if state.default is None else "keep"
     kind = AddPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
     op: PublicIdOp = kind(**options)
@@ -265,8 +265,8 @@ def _makes_unique(op: MigrateOperation, column: Column[Any]) -> bool:
 
 
 def _names_of_uniques(table: Table, column: Column[Any]) -> set[str]:
-    """Return the names of what makes *column* unique in the reflected *table*."""
-    # with Alembic 1.13, the operation that drops an index does not tell that it was unique
+    """Return the names of the indexes and constraints that make *column* unique in the reflected *table*."""
+    # with Alembic 1.13, the operation that drops an index does not say that it was unique
     uniques: list[Any] = [index for index in table.indexes if index.unique]
     uniques += [constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)]
     return {str(each.name) for each in uniques if [part.name for part in each.columns] == [column.name]}

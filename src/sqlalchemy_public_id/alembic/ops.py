@@ -72,9 +72,9 @@ class Options(TypedDict, total=False):
     """Called before each batch. The backfill waits while it returns ``True``, for a replica or a busy server."""
     update_triggers: Triggers
     """What to do if an UPDATE would fire triggers of the table: ``"refuse"``, the default, ``"fire"`` or ``"skip"``
-    them. PostgreSQL lets superusers skip them, SQLite everybody."""
+    them. PostgreSQL lets superusers skip them, and SQLite any user."""
     on_duplicate: OnDuplicate
-    """What to do if several rows have one id: ``"refuse"``, the default, or ``"replace"`` it in all rows but the first.
+    """What to do if several rows share an id: ``"refuse"``, the default, or ``"replace"`` it in all rows but the first.
     Replaced ids are logged."""
     on_invalid: OnInvalid
     """What to do if the format does not accept an id: ``"refuse"``, the default, ``"keep"`` or ``"replace"`` it."""
@@ -96,11 +96,11 @@ class PublicIdOp(Directive):
     """Base of the directives for public ids."""
 
     undone_by: PublicIdOp | None = None
-    """Its downgrade, if the column exists already: what a column had before stays."""
+    """Its downgrade, if the column exists already, which keeps what the column had before."""
     notes: Sequence[str] = ()
-    """Sentences that the revision has before it."""
+    """Sentences that the revision contains as comments before it."""
     misfit: Obstacle | None = None
-    """Why autogenerate refuses it, together with the others: the table cannot have the column."""
+    """Why the table cannot have the column, for which autogenerate refuses it."""
 
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
         unknown = options.keys() - Options.__annotations__.keys()
@@ -132,7 +132,7 @@ class PublicIdOp(Directive):
         return arguments
 
     def _values(self) -> dict[str, Any]:
-        """Return the value of each option, also of those that were left out."""
+        """Return the value of each option, including those that were left out."""
         parts = (self, self.target, self.consent, self.patience, self.pace)
         return {name: value for part in parts for name, value in vars(part).items()}
 
@@ -194,7 +194,7 @@ class BackfillPublicIdOp(PublicIdOp):
     name = "backfill_public_id"
 
     def reverse(self) -> MigrateOperation:
-        # nothing: the ids do no harm, and go with the column
+        # nothing to undo: the ids do no harm, and are dropped with the column
         return ModifyTableOps(self.table_name, [], schema=self.schema)
 
 
@@ -207,7 +207,7 @@ class LoosenPublicIdOp(PublicIdOp):
 
 @registered
 class ContractPublicIdOp(PublicIdOp):
-    """Last phase: build the unique index and make the column NOT NULL, while readers and writers go on.
+    """Last phase: build the unique index and make the column NOT NULL, while readers and writers continue.
 
     :raises sqlalchemy_public_id.errors.BackfillIncomplete: if rows have no id yet. The error has their number and the
         command to run.

@@ -49,7 +49,7 @@ _VARIANTS: dict[tuple[str, ...], Traits] = {
     ("mysql", "mariadb"): MySQL(),
     ("sqlite",): SQLite(),
 }
-"""The databases for which every migration is written; one is often run on two of them."""
+"""The databases that every rendered type supports, because a migration often runs on two of them."""
 
 
 _WIDTH = 96
@@ -63,7 +63,7 @@ def _render(context: AutogenContext, op: Directive) -> list[str]:
     in_batch = isinstance(op, PublicIdOp) and _is_in_batch(context)
     omitted = {"table", "schema"} if in_batch else set[str]()
     if isinstance(op, DropPublicIdOp):
-        omitted |= {"format", "server_default"}  # of no use for a column that goes
+        omitted |= {"format", "server_default"}  # not needed to drop a column
     arguments = [
         f"{'' if name in _POSITIONAL else f'{name}='}{_literal(context, value)}"
         for name, value in op.arguments().items()
@@ -77,7 +77,7 @@ def _render(context: AutogenContext, op: Directive) -> list[str]:
 
 
 def _laid_out(code: str, width: int, end: str = "") -> list[str]:
-    """Return the lines of a call, or of an argument, as Black and Ruff would lay it out."""
+    """Return the lines of a call, or of an argument, as Black and Ruff would format it."""
     source = f"_({code})"
     outer: Any = ast.parse(source, mode="eval").body
     (value,) = outer.args or [keyword.value for keyword in outer.keywords]
@@ -93,7 +93,7 @@ def _laid_out(code: str, width: int, end: str = "") -> list[str]:
 
 
 def _is_in_batch(context: AutogenContext) -> bool:
-    """Return True inside of ``with op.batch_alter_table()``, which Alembic tells only by how it renders its own."""
+    """Return True inside ``with op.batch_alter_table()``, which shows only in how Alembic renders its operations."""
     own = DropColumnOp("table", "column")
     return str(renderers.dispatch(own)(context, own)).startswith("batch_op.")
 
@@ -136,13 +136,13 @@ def _importable(format: Format) -> Format:
     older = tuple(map(_importable, format._accepted))  # pyright: ignore[reportPrivateUsage]
     if isinstance(format, Snowflake) and callable(format.machine_id):
         module, _ = import_name(format.machine_id) or ("__main__", "")
-        if module == "__main__":  # another program when the migration runs
+        if module == "__main__":  # which is another program when the migration runs
             format = type(format)(**dict(format._settings(), machine_id=no_machine))  # pyright: ignore[reportPrivateUsage]
     return format._with_accepted(older) if older else format  # pyright: ignore[reportPrivateUsage]
 
 
 def render_types(context: AutogenContext, *schemas: object) -> None:
-    """Add the rendering of public ids to ``render_item`` of env.py. Compares nothing."""
+    """Add the rendering of public ids to ``render_item`` of env.py, and compare nothing."""
     own = context.opts.get("render_item")
     if getattr(own, "func", None) is not _render_item:
         context.opts["render_item"] = partial(_render_item, own)
@@ -172,7 +172,7 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
 
 
 def _plain(context: AutogenContext, stored: Callable[[Traits], TypeEngine[Any]]) -> str:
-    """Return SQLAlchemy's types alone, with a variant for each database that differs."""
+    """Return a plain type of SQLAlchemy, with a variant for each database whose type differs."""
     written = plain = _written(context, stored(Traits()))
     variants = dict(_VARIANTS)
     assert context.dialect is not None

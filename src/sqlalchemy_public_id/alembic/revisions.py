@@ -75,8 +75,8 @@ def three_revisions_after(own: Directives) -> Directives:
 
 
 def separate_revisions(context: AutogenContext, *schemas: object) -> None:
-    """Add :func:`one_revision` to the ``process_revision_directives`` of env.py. Compares nothing."""
-    # with several databases, Alembic runs the hook after each one, and adds the next one to the last script
+    """Add :func:`one_revision` to the ``process_revision_directives`` of env.py, and compare nothing."""
+    # with several databases, Alembic runs the hook after each one, and adds the next database to the last script
     several = context.opts.get("upgrade_token") != "upgrades"
     own: Directives | None = context.opts.get("process_revision_directives")
     if not several and getattr(own, "_separates", None) is None:
@@ -86,7 +86,7 @@ def separate_revisions(context: AutogenContext, *schemas: object) -> None:
 
 
 def one_revision(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
-    """Move the operations that commit into a revision of their own, after one for all other changes."""
+    """Move the operations that commit into a separate revision, after the one for all other changes."""
     directives[:] = [part for script in directives for part in _split(script, {})]
 
 
@@ -99,9 +99,9 @@ def _chain(first: Directives, second: Directives) -> Directives:
 
 
 def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]]) -> list[MigrationScript]:
-    """Return *script* with its other operations, if any, scripts for public ids, and one for what depends on these.
+    """Split *script* into one for other operations, those for public ids, and one for operations that depend on these.
 
-    :param phases: those that new public ids have scripts for, each with its operation.
+    :param phases: the phases of new public ids that get a script, each with its operation.
     """
 
     def is_new(op: MigrateOperation) -> bool:
@@ -135,7 +135,7 @@ def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]]) -> l
 
 
 class _LaterOps(UpgradeOps):
-    """The operations of a script after the first one. ``alembic check`` looks at the last script only."""
+    """The operations of a later script, with earlier diffs: ``alembic check`` looks only at the last script."""
 
     def __init__(self, before: UpgradeOps) -> None:
         super().__init__([], upgrade_token=before.upgrade_token)
@@ -160,14 +160,14 @@ def _commits(op: MigrateOperation) -> bool:
 
 
 def _in_phase(kind: type[PublicIdOp], added: list[Any]) -> Changes:
-    """Return what one phase of *added* operations does, and what undoes it."""
+    """Return the operations of one phase of the *added* ones, and those that undo them."""
     ops = [kind(op.table_name, op.column_name, **op.options) for op in added]
     undone = [_undo(op, of) for op, of in zip(reversed(ops), reversed(added), strict=True)]
     return [*map(_in_table, ops)], [_in_table(op) for op in undone if isinstance(op, PublicIdOp)]
 
 
 def _undo(op: PublicIdOp, of: AddPublicIdOp) -> MigrateOperation:
-    """Return what undoes *op*, a phase *of* another operation."""
+    """Return the operation that undoes *op*, which is a phase *of* another operation."""
     if of.undone_by is None or isinstance(op, BackfillPublicIdOp):
         return op.reverse()
     if isinstance(op, ExpandPublicIdOp):
@@ -178,7 +178,7 @@ def _undo(op: PublicIdOp, of: AddPublicIdOp) -> MigrateOperation:
 
 
 def _each(ops: Iterable[Any]) -> list[Any]:
-    """Return *ops*, in the place of a container for a table those that it contains."""
+    """Return *ops*, with each container for a table replaced by its operations."""
     return [op for top in ops for op in (top.ops if isinstance(top, ModifyTableOps) else [top])]
 
 
@@ -187,7 +187,7 @@ def _in_table(op: PublicIdOp) -> ModifyTableOps:
 
 
 def _take(upgrade: OpContainer, downgrade: OpContainer, condition: Callable[[MigrateOperation], bool]) -> Changes:
-    """Remove operations from *upgrade*, and what undoes them from *downgrade*, and return both.
+    """Remove operations from *upgrade*, and those that undo them from *downgrade*, and return both.
 
     Other operations of the downgrade stay: the project may have written them.
     """
@@ -197,7 +197,7 @@ def _take(upgrade: OpContainer, downgrade: OpContainer, condition: Callable[[Mig
 
 
 def _take_dependent(upgrade: OpContainer, downgrade: OpContainer, columns: set[str]) -> Changes:
-    """Take the operations that need *columns*, such as an index on one of them and another one."""
+    """Take the operations that need *columns*, such as an index on one of them and another column."""
     taken, undone = _take(upgrade, downgrade, lambda op: not _needs(op).isdisjoint(columns))
     if taken:
         more, more_undone = _take_dependent(upgrade, downgrade, {name for op in _each(taken) for name in _makes(op)})
@@ -219,13 +219,13 @@ def _remove(container: OpContainer, condition: Callable[[MigrateOperation], bool
 
 
 def _identity(op: object) -> tuple[Any, ...]:
-    """Return the class of an operation and the names it has, by which two of them are the same."""
+    """Return the class and the names of an operation, which identify it."""
     names = ("schema", "table_name", "column_name", "index_name", "constraint_name")
     return type(op), *(getattr(op, name, None) for name in names)
 
 
 def _makes(op: MigrateOperation) -> set[str]:
-    """Return the columns that an operation makes, as ``schema.table.column``."""
+    """Return the columns that an operation adds, as ``schema.table.column``."""
     if isinstance(op, CreateTableOp):
         return {f"{op.to_table().fullname}.{column.name}" for column in op.to_table().columns}
     return {_name(op.schema, op.table_name, op.column.name)} if isinstance(op, AddColumnOp) else set()

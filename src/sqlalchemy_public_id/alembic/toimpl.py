@@ -1,6 +1,6 @@
 """Implementations of the directives: in steps that commit one by one, in the open transaction, or as a script.
 
-With a connection, each can be run again, and none sets a counter back.
+With a connection, each directive can be run again, and none resets a counter.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
 
 
 def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> PublicIdColumn:
-    """Return the column, with the name that its unique index has in the models, for one that is to be built."""
+    """Return the target of *op*, with the name that the models give its unique index, in case it has to be built."""
     name = name_in_models(context.opts.get("target_metadata"), op.target, context.dialect)
     return op.target if name is None or op.options.get("unique_name") else replace(op.target, unique_name=name)
 
 
 def _require_nothing_uncommitted(context: MigrationContext, op: ops.PublicIdOp) -> None:
-    """Refuse to commit what the revision has written before: the commit would store it without the version.
+    """Raise an error if the revision has written something, which would be committed without the version.
 
     :raises ConfigurationError: with the remedy; nothing is changed.
     """
@@ -81,12 +81,12 @@ def _has_written(context: MigrationContext) -> bool:
     if connection is None or not connection.in_transaction():
         return False
     if connection.dialect.name == "sqlite":
-        # the driver begins at the first INSERT, UPDATE or DELETE, and Alembic commits each version
+        # the driver begins a transaction at the first INSERT, UPDATE or DELETE, and Alembic commits each version
         return not context.impl.transactional_ddl and traits_for(connection.dialect).in_transaction(
             connection.connection.dbapi_connection
         )
     # MySQL and MariaDB have committed all DDL already. The first revision shares a transaction with the table of
-    # versions, which Alembic creates; others may share it with earlier revisions, whose versions are stored by it.
+    # versions, which Alembic creates; others may share it with earlier revisions, whose versions it stores.
     if connection.dialect.name != "postgresql" or not context.get_current_heads():
         return False
     versions = quoted_table(context.version_table, context.version_table_schema, connection.dialect)
@@ -97,7 +97,7 @@ def _has_written(context: MigrationContext) -> bool:
 
 @contextmanager
 def _autocommit_block(context: MigrationContext, op: ops.PublicIdOp) -> Generator[None]:
-    """Alembic's block, which commits after a failure, too: on a lost connection, that would hide the first error.
+    """Enter Alembic's block, but raise the original error if the block fails to commit on a lost connection.
 
     :raises ConfigurationError: if the connection is inside a transaction that Alembic has not begun.
     """
@@ -106,7 +106,7 @@ def _autocommit_block(context: MigrationContext, op: ops.PublicIdOp) -> Generato
         with ExitStack() as stack:
             try:
                 stack.enter_context(context.autocommit_block())
-            except (AssertionError, AttributeError):  # how Alembic refuses it, and how with python -O
+            except (AssertionError, AttributeError):  # how Alembic refuses it, without and with python -O
                 raise ConfigurationError(
                     f"op.{op.name}() commits each of its steps, but the connection is inside a transaction that "
                     f"Alembic did not begin; pass connectable.connect() to Alembic instead of begin(), execute nothing "
@@ -127,7 +127,7 @@ def _autocommit_block(context: MigrationContext, op: ops.PublicIdOp) -> Generato
 def _write_script(context: MigrationContext, op: ops.PublicIdOp, plan: Plan) -> None:
     """Write the DDL of *op*, and the command that fills the rows.
 
-    :raises ConfigurationError: if *op* looks at the table, for which it needs a connection.
+    :raises ConfigurationError: if *op* needs a connection to examine the table.
     """
     target, phases, scripts = op.target, _phases_of(op), plan.scripts(op.patience.lock_timeout)
     if op.dry_run or not scripts.keys() >= {*phases}:

@@ -56,8 +56,8 @@ def run(
     :param tables: the names of the tables to audit; all tables by default.
     :param formats: the format of the ids, by table. The audit takes the formats of other tables from *models*, or
         guesses them from most of their ids.
-    :param models: the ``MetaData`` of your models, or several of them. The audit takes formats from it, and the names
-        of missing unique indexes.
+    :param models: the ``MetaData`` of your models, or several of them. The audit takes formats and the names of
+        missing unique indexes from them.
     :param clusters: the cluster number or the range of keys, by table, where the database does not show it: for
         ``AUTO_INCREMENT`` without ``enforce_range=True``. Keys of a cluster are also checked in tables without public
         ids.

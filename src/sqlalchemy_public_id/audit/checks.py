@@ -1,4 +1,4 @@
-"""What is wrong with one table, and what mends it: a function for each kind of problem."""
+"""Find the problems of one table and their remedies: a function for each kind of problem."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlalchemy_public_id.naming import not_null_check_name
 
 _SHOWN = 3
 _OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
-"""Formats are stored as text, as bytes, as a UUID or as a BIGINT. A type that SQLAlchemy cannot name may be any."""
+"""Types that store no format: formats use text, bytes, UUID or BIGINT. A type unknown to SQLAlchemy may be any."""
 _BYTEWISE = {None, "C", "POSIX", "ucs_basic", "pg_c_utf8"}
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "BIGINT": 64}
 _HALF_FULL, _NEARLY_FULL = 0.5, 0.9
@@ -54,7 +54,7 @@ def _check_missing(table: AuditedTable) -> Iterator[Finding]:
     rows, limit, is_counted = len(table.values), table.limit, False
     count = rows - len(table.ids)
     message = f"{count} of {rows} rows that were read have no id"
-    if table.state.nullable and any(index.valid and not index.partial for index in table.indexes):  # which finds them
+    if table.state.nullable and any(index.valid and not index.partial for index in table.indexes):  # finds them
         ids = table.source.c[table.column]
         some = select(ids).where(ids.is_(None)).limit(limit + 1).subquery()
         found = table.connection.scalar(select(func.count()).select_from(some)) or 0
@@ -80,7 +80,7 @@ def _check_null(table: AuditedTable) -> Iterator[Finding]:
 def _check_type(table: AuditedTable) -> Iterator[Finding]:
     format, type_, is_text = table.format, table.state.type, table.is_text
     reflected, is_sqlite = table.columns[table.column]["type"], table.dialect.name == "sqlite"
-    is_of_64_bits = isinstance(format, BitsFormat) and format.bits == 64  # which an INTEGER of SQLite stores
+    is_of_64_bits = isinstance(format, BitsFormat) and format.bits == 64  # which an INTEGER of SQLite can store
     problem: str | None = None
     severity: Severity = "error"
     if format is not None and not is_sqlite:
@@ -101,7 +101,7 @@ def _check_type(table: AuditedTable) -> Iterator[Finding]:
 
 def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
     indexes, own_name = table.indexes, table.target.unique_name
-    guard = min(  # the best of them: that of a constraint, or of the library's name
+    guard = min(  # the best of them: the index of a constraint, or one with the library's name
         (index for index in indexes if index.guards),
         key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != own_name),
         default=None,
@@ -125,7 +125,7 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
             )
             facts = {"index": name, "length": index.prefix}
             yield table.finding("unique-prefix", "error", message, _complete(table), **facts)
-        elif index is guard and index.deferrable:  # the best of all
+        elif index is guard and index.deferrable:  # there is no better one
             message = (
                 f"the constraint {name} is DEFERRABLE: ON CONFLICT cannot use it, and a duplicate may fail only at "
                 f"COMMIT, which is not retried; drop it once the column has another unique index"
@@ -139,7 +139,7 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
 def _check_ids(table: AuditedTable) -> Iterator[Finding]:
     ids, format, is_known = table.ids, table.likely_format, table.format is not None
     if not is_known and not table.is_text:
-        return  # numbers have no form
+        return  # numbers have no pattern to check
     malformed = [id for id in ids if format is None or not format.is_valid(id)]
     if not malformed:
         return
@@ -170,16 +170,16 @@ def _check_collation(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _check_key(table: AuditedTable) -> Iterator[Finding]:
-    """Yield the problem of an integer key that no cluster or range limits."""
+    """Yield a finding if an integer key that no cluster or range limits is at least half full."""
     name = table.primary_key[0] if len(table.primary_key) == 1 else None
     type_ = None if name is None else table.columns[name]["type"]
     if name is None or not isinstance(type_, Integer):
         return
-    value = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # the last one of its index
-    bits = 64 if table.dialect.name == "sqlite" else _BITS.get(type(type_).__name__, 32)  # SQLite has one size
+    value = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # which reads the end of its index
+    bits = 64 if table.dialect.name == "sqlite" else _BITS.get(type(type_).__name__, 32)  # SQLite has only this size
     limit = (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
     if table.dialect.name == "postgresql":
-        # a sequence that was created for serial ends at 2**31 on a bigint, too
+        # a sequence that was created for serial ends at 2**31, even if the column is a bigint now
         query = text("SELECT seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :column)::regclass")
         names = {"name": quoted_table(table.name, table.schema, table.dialect), "column": name}
         limit = min(limit, table.connection.scalar(query, names) or limit)
@@ -203,22 +203,22 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _contract(table: AuditedTable, **changes: Any) -> Scene:
-    """Return what the contract of the column finds, with these *changes* of what the column is to be.
+    """Return the scene of a contract of the column, with *changes* to its target.
 
-    :raises ConfigurationError: if the operations do not take its names.
+    :raises ConfigurationError: if the operations do not accept its names.
     """
     target, dialect = replace(table.target, **changes), table.dialect
     plan = plan_for(target, dialect)
-    if plan.has_own_default(table.state):  # which stays
+    if plan.has_own_default(table.state):  # the default stays
         plan = plan_for(replace(target, server_default="keep"), dialect)
     return Scene(live_table(table.connection, target), plan, ["contract"], Consent(), table.state)
 
 
 def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
-    """Return what completes the column, or what stands in the way of that; ``None`` if no step is left."""
+    """Return the remedy that completes the column, or the obstacles to it; ``None`` if no step is left."""
     try:
         scene = _contract(table, **changes)
-    except ConfigurationError as error:  # such as a name that the operations do not take
+    except ConfigurationError as error:  # such as a name that the operations do not accept
         return Remedy("text", (str(error),))
     of_a_guess = {"wrong-type", "too-short"} if table.format is None else set[str]()
     obstacles = [each for each in find_obstacles(scene, catalogs_only=True) if each.code not in of_a_guess]
@@ -228,7 +228,7 @@ def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
     if not steps:
         return None
     if table.dialect.name == "sqlite":
-        # a shell goes on after an error: if a row had no id, it would drop the old table and keep an empty copy
+        # a shell continues after an error: if a row had no id, it would drop the old table and keep an empty copy
         return _command("contract", scene.target)
     session = database_of(table.connection.dialect).session(table.connection, Patience())
     lines = list_statements(steps, session, scene.state)
@@ -236,7 +236,7 @@ def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
 
 
 def _command(name: str, target: PublicIdColumn) -> Remedy:
-    """Return the command ``public-id`` *name* for *target*, with the options that are not the usual ones."""
+    """Return the command ``public-id`` *name* for *target*, with the options that differ from the defaults."""
     usual = replace(PublicIdColumn.of(target.table, target.column), column="public_id")
     of_the_column = () if name == "backfill" else ("unique_name", "collation", "server_default")
     options = ("column", "schema", "format", *of_the_column)
@@ -245,15 +245,15 @@ def _command(name: str, target: PublicIdColumn) -> Remedy:
 
 
 def _accept(format: Format, malformed: Sequence[str], *, is_text: bool, is_rare: bool) -> Remedy | None:
-    """Return the declaration of *format* that accepts the *malformed* ids, or the most of them, too.
+    """Return the declaration of *format* that also accepts the *malformed* ids, or most of them.
 
-    :param is_rare: True to name each of them: the application has made them by hand, such as ``__world__``.
+    :param is_rare: True to list each of them, because they were probably chosen by hand, such as ``__world__``.
     """
     if isinstance(format, BitsFormat) and format.is_native and is_text:
         as_text: Format = replace(cast("Any", format), storage="text")
         format = as_text.accepting(*format.forms[1:])
     choices: list[Sequence[Any]] = [malformed] if is_rare else [[guess] for guess in ranked_guesses(malformed)]
     for older in choices:
-        with suppress(ConfigurationError):  # numbers are stored, and the guess has none of as many bits
+        with suppress(ConfigurationError):  # the format is stored as numbers, and the guess has none of this size
             return Remedy("python", (f"__public_id__ = {format.accepting(*older)!r}",))
     return None

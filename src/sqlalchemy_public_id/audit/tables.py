@@ -1,4 +1,4 @@
-"""What an audit reads of one table: its columns and keys, the indexes on its public ids, and a sample of them."""
+"""What an audit reads from one table: its columns and keys, the indexes on its public ids, and a sample of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sqlalchemy_public_id.naming import derived_name
 
 @dataclass(eq=False)
 class AuditedTable:
-    """One table, and the arguments of :func:`~sqlalchemy_public_id.audit.run`. Its parts are read when asked for."""
+    """One table, and the arguments of :func:`~sqlalchemy_public_id.audit.run`. Its parts are read on demand."""
 
     connection: Connection
     inspector: Inspector
@@ -65,12 +65,12 @@ class AuditedTable:
 
     @cached_property
     def source(self) -> TableClause:
-        """The table in queries."""
+        """The table, for queries."""
         return table(self.name, *map(column, self.columns), schema=self.schema)
 
     @cached_property
     def format(self) -> Format | None:
-        """The format of the ids, if the caller names it."""
+        """The format of the ids, if the arguments or the models name it."""
         several = [self.models] if isinstance(self.models, MetaData) else self.models or ()
         declared = [each.tables[self.full_name] for each in several if self.full_name in each.tables]
         columns = [each for model in declared for each in public_id_columns(model) if each.name == self.column]
@@ -78,12 +78,12 @@ class AuditedTable:
 
     @cached_property
     def likely_format(self) -> Format | None:
-        """The format, or that of most ids in the sample; ``None`` if no format has such ids."""
+        """The format, or a guess from most ids in the sample; ``None`` if no format has such ids."""
         return self.format or next(iter(ranked_guesses(self.ids)), None)
 
     @cached_property
     def values(self) -> list[Any]:
-        """A sample of the column: half as many rows as may be read from either end of the primary key."""
+        """A sample of the column: half of the rows come from the beginning of the primary key, half from its end."""
         keys = [self.source.c[name] for name in self.primary_key]
         query, half = select(self.source.c[self.column]), max(self.limit // 2, 1)
         oldest = query.order_by(*(key.asc() for key in keys)).limit(half if keys else self.limit)
@@ -102,7 +102,7 @@ class AuditedTable:
 
     @cached_property
     def ids(self) -> list[str]:
-        """The ids of the sample. Stored numbers are in the format if it is known, else plain."""
+        """The ids of the sample. Stored numbers are written in the format if it is known, and plain otherwise."""
         return [self._text(value) for value in self.values if value is not None]
 
     def _text(self, value: Any) -> str:
@@ -122,13 +122,13 @@ class AuditedTable:
 
     @cached_property
     def target(self) -> PublicIdColumn:
-        """The column as it is to be, with the unique index that it has, or with a name that its index can have."""
+        """The column as it should be, with the name of its unique index, or a free name for a new index."""
         options: dict[str, Any] = {"schema": self.schema, "format": self.likely_format, "server_default": "none"}
         target = PublicIdColumn.of(self.name, self.column, **options)
         name = name_in_models(self.models, target, self.dialect) or target.unique_name
         candidates = [index.name for index in self.indexes if index.can_be_unique_index_of(self.column)]
         if candidates and name not in candidates:
-            name = candidates[0]  # an INVALID index is built again
+            name = candidates[0]  # an INVALID index is rebuilt
         elif not candidates and name in {index.name for index in self.indexes}:
             name = derived_name("uq", self.name, self.column, "2")
         return replace(target, unique_name=name)

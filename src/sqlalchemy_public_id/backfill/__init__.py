@@ -11,7 +11,7 @@
 
 If a process is killed, start it again: it continues with the rows that still have no id, and there is nothing to clean
 up. On PostgreSQL, MySQL and MariaDB, you can run any number of processes on one table. Each process claims a window of
-neighbouring rows with an advisory lock, which ends with its connection. On PostgreSQL the lock ends with the batch,
+neighboring rows with an advisory lock, which ends with its connection. On PostgreSQL the lock ends with the batch,
 because a pooler may run the next batch in another session.
 """
 
@@ -44,11 +44,11 @@ from sqlalchemy_public_id.typed import TypedId
 __all__ = ["MaxLag", "MaxLoad", "Pace", "PauseFile", "Progress", "run"]
 
 WINDOW = 20_000
-"""The number of neighbouring rows that a process claims."""
+"""The number of neighboring rows that a process claims."""
 _FIRST, _SMALLEST, _LARGEST = 1_000, 50, 10_000
-"""Rows in a batch: in the first one, at least, at most."""
+"""The number of rows in the first batch, in the smallest and in the largest."""
 _SWEEPS, _INTERRUPTED_SWEEPS = 5, 100
-"""The number of times that the table is read again: for rows that were locked or are new, and after conflicts."""
+"""How often the table is read again: for rows that were locked or are new, and after conflicts."""
 
 _WITHOUT_CLAIM = 120.0
 """The seconds after which a process ends if others have claimed all rows that are left."""
@@ -175,7 +175,7 @@ class _Patience:
         self.target, self.filled, self.since, self.is_reported = target, -1, 0.0, False
 
     def is_over(self, filled: int) -> bool:
-        """Return True if this is called for a while, and *filled* stays the same. Log it."""
+        """Return True, and log a warning, if *filled* has not changed for a while."""
         now = time.monotonic()
         if filled != self.filled:
             self.filled, self.since, self.is_reported = filled, now, False
@@ -211,7 +211,7 @@ class _Backfill:
         self.traits = traits_for(self.connection.dialect)
         self.began = time.monotonic()
         self.conflicts = 0
-        """The batches that others have prevented."""
+        """The number of batches that failed because of other sessions."""
         self.progress = Progress(self.target.table, total=self.rows.count_rows())
 
     def run(self) -> Progress:
@@ -221,7 +221,7 @@ class _Backfill:
             while until is not None and sweeps < _SWEEPS and interrupted_sweeps < _INTERRUPTED_SWEEPS:
                 conflicts, filled = self.conflicts, self.progress.filled
                 if not self._sweep(until):
-                    # sweeps beside other processes do not count
+                    # sweeps alongside other processes do not count
                     interrupted = self.conflicts > conflicts and self.progress.filled > filled
                     interrupted_sweeps += interrupted
                     sweeps = 0 if interrupted else sweeps + 1
@@ -252,7 +252,7 @@ class _Backfill:
         return others
 
     def _window(self, after: Place | None, until: Place) -> bool:
-        """Fill a window. Return False if another process works on it."""
+        """Fill a window. Return False if another process is working on it."""
         window = self.rows.window(after, until)
         while not window.is_done:
             self._wait()
@@ -293,7 +293,7 @@ class _Backfill:
                     raise
                 window.skip(size)  # the next sweep returns to them
                 self.conflicts += 1
-                # few rows are locked briefly; the nodes of a cluster refuse a batch of which one row has changed
+                # few rows are locked only briefly; a cluster refuses a whole batch if one of its rows has changed
                 self.progress = replace(self.progress, batch=max(_SMALLEST, size // 2))
                 return 0
 

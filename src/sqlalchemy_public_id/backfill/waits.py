@@ -33,7 +33,7 @@ FROM pg_stat_activity WHERE pid <> pg_backend_pid()
 
 
 class _Wait(ABC):
-    """True while there is a reason to wait. The log has its beginning and its end."""
+    """Returns True while there is a reason to wait, and logs when the wait begins and ends."""
 
     _waits = False
 
@@ -57,8 +57,8 @@ class MaxLoad(_Wait):
     PostgreSQL counts the active sessions in ``pg_stat_activity``; MySQL and MariaDB report ``Threads_running``.
 
     :raises ConfigurationError: if *statements* is negative. A call raises it if the database does not report its load:
-        SQLite has no other sessions, and PostgreSQL shows those of other roles only to members of
-        ``pg_read_all_stats``.
+        SQLite has no other sessions, and PostgreSQL shows the sessions of other roles only to
+        members of ``pg_read_all_stats``.
     """
 
     def __init__(self, statements: int) -> None:
@@ -125,7 +125,7 @@ class MaxLag(_Wait):
         """Return how many seconds the replica is behind; ``None`` if it does not answer or does not replicate.
 
         :param connection: a connection to the primary.
-            :raises ConfigurationError: if the server is not a replica.
+        :raises ConfigurationError: if the server is not a replica.
         """
         try:
             with self.replica.connect() as replica:
@@ -155,7 +155,7 @@ def _reported_lag(replica: Connection) -> float | None:
         except DBAPIError as error:
             if error.connection_invalidated or query == _STATUS[-1]:
                 raise
-            continue  # the other name of the statement
+            continue  # try the other name of the statement
         if row is None:
             raise _no_replica(replica.engine)
         behind = next(row[name] for name in _BEHIND if name in row)

@@ -32,7 +32,7 @@ _URLS = "write postgresql+psycopg://…, mysql+pymysql://…, mariadb+pymysql://
 
 
 class UsageProblem(click.ClickException):
-    """The command cannot run; one line on stderr, and the exit status 2."""
+    """The command cannot run: it prints one line to stderr, and its exit status is 2."""
 
     exit_code = 2
 
@@ -42,7 +42,7 @@ class UsageProblem(click.ClickException):
 
 
 class Refusal(UsageProblem):
-    """The command did not reach its end: something stands in the way, or is left to do. The exit status is 1."""
+    """The command did not finish: there is an obstacle, or work is left. The exit status is 1."""
 
     exit_code = 1
 
@@ -61,7 +61,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def table_lines(rows: Sequence[Sequence[str]], signs: str) -> str:
-    """Return *rows*, the first of which is the head, below each other. *signs* aligns each column: ``<`` or ``>``."""
+    """Return *rows* as a table, with the first one as its header. *signs* aligns each column: ``<`` or ``>``."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     cells = [[f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)] for row in rows]
     return "\n".join("   ".join(row).rstrip() for row in cells)
@@ -120,7 +120,7 @@ def connect(text: str) -> Generator[Engine]:
 
 
 def problem_of(error: Exception, url: URL) -> UsageProblem:
-    """Return what the command says of *error*, without the password of *url*, and with its exit status."""
+    """Return the problem to report for *error*, without the password of *url*, and with its exit status."""
     if isinstance(error, PublicIdError):
         kind = Refusal if isinstance(error, _REFUSALS) else UsageProblem
         return kind(_without_secrets(str(error), url))

@@ -35,7 +35,7 @@ def _place(context: click.Context, parameter: click.Parameter, words: tuple[str,
 
 
 def require_url(context: click.Context, parameter: click.Parameter, url: str | None) -> str:
-    """Return *url*, unless there is none."""
+    """Return *url*, or raise a usage error if there is none."""
     if not url and not context.resilient_parsing:
         raise click.UsageError("there is no database URL; write it after the command, or set DATABASE_URL")
     return url or ""

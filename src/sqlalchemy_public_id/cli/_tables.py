@@ -1,4 +1,4 @@
-"""The tables that a command works on: those that are named, all of a schema, or those of models."""
+"""The tables that a command works on: named tables, all tables of a schema, or the tables of models."""
 
 from __future__ import annotations
 

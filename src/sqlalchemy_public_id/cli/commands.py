@@ -1,4 +1,4 @@
-"""The ``public-id`` command with its subcommands. Those that are short and need no database are defined here."""
+"""The ``public-id`` command with its subcommands. The short ones, which need no database, are defined here."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def budget(format: Format, per_hour: float, counts: tuple[int, ...]) -> None:
 
 
 def _rounded(count: int) -> str:
-    """Return *count*, if large as ``4.7 × 10^18``."""
+    """Return *count* as text; a large one is rounded, such as ``4.7 × 10^18``."""
     if count < 1_000_000:
         return f"{count:,}"
     power = len(str(count)) - 1

@@ -1,4 +1,4 @@
-"""``public-id inspect``: the facts that an id itself contains, and the model and the row that it is of."""
+"""``public-id inspect``: the facts that an id itself contains, and the model and the row that it belongs to."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _show(*facts: tuple[str, str]) -> None:
 
 
 def _show_models(text: str, base: Any, url: str | None) -> bool:
-    """Show the models that can have the id, and whether a row has it. Return False if none has."""
+    """Show the models that can have the id, and whether a row has it. Return False if no model or row has it."""
     try:
         configure_mappers()
     except (SQLAlchemyError, PublicIdError) as error:
@@ -99,9 +99,9 @@ def _lines() -> Iterator[str]:
 
 
 def _show_malformed(format: Format) -> bool:
-    """Show each line of the standard input that is no id of *format*. Return True if there is none."""
+    """Show each line of the standard input that is not an id of *format*. Return True if there is none."""
     ids = wrong = 0
-    for ids, text in enumerate(_lines(), 1):  # the number of the last line is that of all ids
+    for ids, text in enumerate(_lines(), 1):  # the number of the last line is the number of ids
         if not format.is_valid(text):
             wrong += 1
             click.echo(f"{ids}: {safe_repr(text)}: {_reason(text, format)}")
@@ -154,7 +154,7 @@ def _reason(text: str, format: Format) -> str:
 
 
 def _fault(text: str) -> str:
-    """Return why *text* can be no id."""
+    """Return why *text* cannot be an id."""
     if not text:
         return "it is empty"
     if len(text) > MAX_LENGTH:

@@ -46,7 +46,7 @@ class _Stopped(Exception):
 
 
 def _run(name: str, given: dict[str, Any]) -> None:
-    """Run the operation *name* on each table, and exit with the highest status of them."""
+    """Run the operation *name* on each table, and exit with the highest exit status."""
     with (
         connect(given["place"].url) as engine,
         connect(given["replica"]) if given.get("replica") else nullcontext() as replica,
@@ -63,7 +63,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
         on_progress = _lines_of_progress()
 
         def run(target: PublicIdColumn) -> int:
-            """Return the exit status of one table. Its error does not end the work on the others."""
+            """Return the exit status of one table. An error does not stop the work on the other tables."""
             began = time.monotonic()
             try:
                 with engine.connect() as connection:
@@ -99,7 +99,7 @@ def _run(name: str, given: dict[str, Any]) -> None:
 def _backfill(
     connection: Connection, target: PublicIdColumn, given: dict[str, Any], pace: Pace, on_progress: OnProgress
 ) -> None:
-    """Fill the rows, beside other processes that do the same: an operation would wait for its turn."""
+    """Fill the rows without waiting for a turn, so that several processes can fill one table."""
     if given["format"] is None and given["models"] is None:
         _require_usual_length(connection, target)
     place: dict[str, Any] = {name: getattr(target, name) for name in ("table", "column", "schema", "format")}
@@ -113,7 +113,7 @@ def _backfill(
 
 
 def _require_usual_length(connection: Connection, target: PublicIdColumn) -> None:
-    # a column of another length has another format, and a forgotten prefix cannot be added later
+    # a column of another length needs another format, and a forgotten prefix cannot be added later
     column = columns_of(inspect(connection), target.table, target.schema).get(target.column)
     if column is None:
         return
@@ -143,7 +143,7 @@ def _wait_while(
     def wait_while(connection: Connection) -> bool:
         if is_stopped():
             raise _Stopped
-        answers = [wait(connection) for wait in waits]  # of each one, for the log
+        answers = [wait(connection) for wait in waits]  # call each one, because it logs
         return any(answers)
 
     return wait_while
@@ -152,7 +152,7 @@ def _wait_while(
 @contextmanager
 def _logged() -> Generator[None]:
     """Print what the library logs: steps, waits and warnings."""
-    log, handler = logging.getLogger("sqlalchemy_public_id"), logging.StreamHandler()  # of stderr, the message alone
+    log, handler = logging.getLogger("sqlalchemy_public_id"), logging.StreamHandler()  # only the message, to stderr
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -183,7 +183,7 @@ def _interruptible() -> Generator[Callable[[], bool]]:
 
 
 def _lines_of_progress() -> OnProgress:
-    """Return a function that prints the progress of a table, a line now and then."""
+    """Return a function that prints the progress of a table, one line every few seconds."""
     next_lines: dict[str, float] = {}
 
     def print_line(progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""``public-id plan``: what a migration would do to tables, and what stands in its way."""
+"""``public-id plan``: what a migration would do to tables, and its obstacles."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def plan(output: str | None, **given: Any) -> None:
 
 
 def _examined(connection: Connection, target: PublicIdColumn, consent: Consent, *, raises: bool) -> MigrationReport:
-    """Return the report of one table. One that cannot be read is an obstacle, unless the error *raises*."""
+    """Return the report of one table. If it cannot be read, report an obstacle, or raise the error if *raises*."""
     try:
         steps = plan_for(target, connection.dialect, allow_lock=consent.allow_lock)
         return examine(connection, steps, ["expand", "backfill", "contract"], consent)

@@ -30,9 +30,9 @@ class PublicIdColumn:
     unique_name: str = ""
     """The name for the unique index if the migration creates it; ``uq_<table>_<column>`` by default."""
     collation: str | None = None
-    """The new collation of an existing column: ``"bytes"`` or a name. ``None`` keeps the present one."""
+    """The new collation of an existing column: ``"bytes"`` or a name. ``None`` keeps the present collation."""
     keeps: Keeps | None = None
-    """What ``relax`` leaves in place, because the column had it before it was adopted."""
+    """The constraints that ``relax`` leaves in place, because the column had them before it was adopted."""
     server_default: ServerDefault = "keep"
     """Whether the database generates missing ids: always (``"keep"``), until the contract (``"drop"``), or never."""
     comment: str | None = None
@@ -84,7 +84,7 @@ _OPTIONAL = {"schema", "collation", "comment"}
 
 
 def check_names(**arguments: object) -> None:
-    """Refuse arguments that should be names but are not: a format would become the name of a column."""
+    """Raise an error if an argument that should be a name is not: a format could become the name of a column."""
     for name, value in arguments.items():
         if name in _NAMES and not isinstance(value, str) and not (value is None and name in _OPTIONAL):
             shown = safe_repr(value)
@@ -93,14 +93,14 @@ def check_names(**arguments: object) -> None:
 
 
 def check_flags(**arguments: object) -> None:
-    """Refuse values that are neither ``True`` nor ``False``, because ``"false"`` would count as true."""
+    """Raise an error if a value is neither ``True`` nor ``False``, because ``"false"`` would count as true."""
     for name, value in arguments.items():
         if not isinstance(value, bool):
             raise ConfigurationError(f"{name} is {safe_repr(value)}, expected True or False")
 
 
 def _check_choices(holder: object, **choices: Any) -> None:
-    """Refuse a value that is none of the literals of its type."""
+    """Raise an error if a value is not one of the literals of its type."""
     for name, literals in choices.items():
         value: object = getattr(holder, name)
         if value not in get_args(literals):
@@ -110,7 +110,7 @@ def _check_choices(holder: object, **choices: Any) -> None:
 
 @dataclass(frozen=True)
 class Consent:
-    """What a migration may do to existing rows, and to other users of the table. By default, it refuses."""
+    """What a migration may do to existing rows and to other users of the table. By default, all of it is refused."""
 
     update_triggers: Triggers = "refuse"
     on_duplicate: OnDuplicate = "refuse"
@@ -131,9 +131,9 @@ def is_time(value: object) -> bool:
 class Patience:
     """How long a migration waits for locks, in seconds and attempts."""
 
-    lock_timeout: float = 1.0  # for strong locks: all other users of the table wait as long
-    attempts: int = 30  # with growing pauses between
-    index_timeout: float = 600.0  # for open transactions, before the build of the index
+    lock_timeout: float = 1.0  # for strong locks; meanwhile, all other users of the table wait
+    attempts: int = 30  # with growing pauses between them
+    index_timeout: float = 600.0  # for open transactions to end, before the index is built
 
     def __post_init__(self) -> None:
         is_possible = all(map(is_time, (self.lock_timeout, self.index_timeout))) and isinstance(self.attempts, int)

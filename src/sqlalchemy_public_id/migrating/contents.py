@@ -1,6 +1,6 @@
 """Ids that a column holds before it becomes unique: duplicates, and values that its format does not accept.
 
-The database judges them. Only ids of formats whose pattern is not enough, such as those with a check digit, are read.
+The database validates the ids. Python reads them only if the pattern of a format is not enough, as with a check digit.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _WINDOW = 20_000
 _SECONDS_BETWEEN_REPORTS = 10.0
 
 _PASSES_WITHOUT_PROGRESS = 20
-"""The number of times in a row that replacing may leave as many duplicates as before."""
+"""How many passes in a row may replace ids without reducing the number of duplicates."""
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
 
 def count_duplicates(rows: Rows) -> tuple[int, list[Any]]:
-    """Return the number of ids that rows share, and up to three of them."""
+    """Return the number of ids that several rows share, and up to three of these ids."""
     column = rows.column
     shared = select(column).where(column.is_not(None)).group_by(column).having(func.count() > 1)
     return _count(rows, shared)
@@ -40,7 +40,7 @@ def count_duplicates(rows: Rows) -> tuple[int, list[Any]]:
 def count_invalid(rows: Rows, *, sample: int | None = None) -> tuple[int, list[Any]]:
     """Return the number of values that the format does not accept, and up to three of them.
 
-    :param sample: about how many rows are read, the first ones; all by default.
+    :param sample: about how many rows are read, from the beginning of the table; all by default.
     """
     until = rows.last()
     if until is not None and sample is not None:
@@ -55,7 +55,7 @@ def count_invalid(rows: Rows, *, sample: int | None = None) -> tuple[int, list[A
 
 
 def count_lost(rows: Rows) -> tuple[int, list[Any]]:
-    """Return the number of values of MySQL or MariaDB with other characters than ASCII, and up to three of them."""
+    """Return the number of values with non-ASCII characters, on MySQL or MariaDB, and up to three of them."""
     column = rows.column
     is_lost = func.length(cast(column, CHAR(charset="utf8mb4"))) > func.char_length(column)
     return _count(rows, select(column).where(is_lost))
@@ -66,7 +66,7 @@ def _count(rows: Rows, found: Select[Any]) -> tuple[int, list[Any]]:
     return number, [*rows.connection.execute(found.limit(3)).scalars()] if number else []
 
 
-# --- judging ids
+# --- validating ids
 
 
 def _is_judged(rows: Rows) -> bool:
@@ -79,7 +79,7 @@ def _is_invalid(rows: Rows) -> ColumnElement[bool]:
 
 
 def _invalid_rows(rows: Rows, until: Place | None) -> Iterator[Sequence[Any]]:
-    """Yield id, key and place of each row up to *until* whose id the format does not accept."""
+    """Yield the id, key and place of each row up to *until* whose id the format does not accept."""
     is_judged, is_valid = _is_judged(rows), rows.target.format.is_valid
     query = _select_rows(rows).where(_is_invalid(rows) if is_judged else rows.column.is_not(None))
     after, windows, reported = None, 0, time.monotonic()
@@ -98,27 +98,27 @@ def _invalid_rows(rows: Rows, until: Place | None) -> Iterator[Sequence[Any]]:
 
 
 def replace_invalid(rows: Rows, triggers: Triggers) -> int:
-    """Replace the ids that the format does not accept, and return how many there were.
+    """Replace the ids that the format does not accept, and return how many were replaced.
 
-    :param triggers: "skip" leaves out those that an UPDATE fires.
+    :param triggers: "skip" skips the triggers that an UPDATE fires.
     """
     return _replace_all(rows, [*_invalid_rows(rows, rows.last())], triggers)
 
 
 def replace_duplicates(rows: Rows, triggers: Triggers) -> int:
-    """Replace the ids of all rows but the first of each group that shares one, and return how many there were.
+    """Replace the id of every row but the first in each group that shares one, and return how many were replaced.
 
-    :param triggers: "skip" leaves out those that an UPDATE fires.
+    :param triggers: "skip" skips the triggers that an UPDATE fires.
 
     Before the unique index exists, nothing prevents two rows from getting the same id. With the 62 bits of the default
-    format, that is likely in a table of three thousand million rows; with a shorter format, sooner.
+    format, that is likely in a table of three billion rows; with a shorter format, in a smaller table.
     """
     replaced, left, without_progress = 0, math.inf, 0
     while without_progress < _PASSES_WITHOUT_PROGRESS:
         repetitions = rows.connection.execute(_repetitions(rows)).all()
         if not repetitions:
             break
-        # new ids may be taken as well; a space that is nearly full needs many passes, each with fewer rows
+        # new ids may be taken, too: if few ids of the format are free, it takes many passes, each over fewer rows
         without_progress = 0 if len(repetitions) < left else without_progress + 1
         left = min(left, len(repetitions))
         replaced += _replace_all(rows, repetitions, triggers)
@@ -126,14 +126,14 @@ def replace_duplicates(rows: Rows, triggers: Triggers) -> int:
 
 
 def _select_rows(rows: Rows) -> Select[Any]:
-    """Return the SELECT of the id, the key as one text, and the place of each row."""
+    """Return a SELECT of the id of each row, its key as one string, and its place."""
     first, *others = (cast(part, String) for part in rows.key)
     key: ColumnElement[str] = reduce(lambda before, part: before + ", " + part, others, first)
     return select(rows.column, key.label("public_id_row")).add_columns(*rows.place)
 
 
 def _repetitions(rows: Rows) -> Select[Any]:
-    """Return that SELECT for each row whose id a row with a smaller key has."""
+    """Return the SELECT of :func:`_select_rows` for each row whose id also belongs to a row with a smaller key."""
     shared = select(rows.column).group_by(rows.column).having(func.count() > 1)
     position = func.row_number().over(partition_by=rows.column, order_by=rows.key).label("public_id_position")
     numbered = (

@@ -1,4 +1,4 @@
-"""What there is for each database: the only place that chooses by the name of a dialect."""
+"""The classes for each database, chosen by the name of the dialect."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def is_supported(dialect: Dialect) -> bool:
 def database_of(dialect: Dialect) -> Database:
     """Return the classes for the database of *dialect*.
 
-    :raises ConfigurationError: if it is not supported.
+    :raises ConfigurationError: if the database is not supported.
     """
     database = _DATABASES.get(dialect.name)
     if database is None:
@@ -71,7 +71,7 @@ def rows_of(live: LiveTable, state: State | None = None) -> Rows:
     """Return the rows of a table.
 
     :param state: the state of its column, if it is known; otherwise, it is read.
-    :raises ConfigurationError: if it has no such column, or if its rows cannot be told apart.
+    :raises ConfigurationError: if the table has no such column, or if its rows cannot be told apart.
     """
     return database_of(live.connection.dialect).rows(live, state or live.read_state())
 
@@ -79,6 +79,6 @@ def rows_of(live: LiveTable, state: State | None = None) -> Rows:
 def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False) -> Plan:
     """Return the plan for the database of *dialect*.
 
-    :raises ConfigurationError: if it is not supported, or does not accept one of the names.
+    :raises ConfigurationError: if the database is not supported, or does not accept one of the names.
     """
     return database_of(dialect).plan(target, dialect, online=online, allow_lock=allow_lock)

@@ -1,8 +1,8 @@
-"""What an operation is told about a column of public ids: by the models of the project, and by its arguments.
+"""What the models of a project and the arguments of an operation say about a column of public ids.
 
-An operation that is written by hand names the table alone. Its unique index is to have the name that the model
-declares, or ``alembic check`` finds one too few and one too many. The models are the ``target_metadata`` of ``env.py``;
-a table that they have no more, or not yet, is named by their naming convention.
+An operation that is written by hand may name the table only. Its unique index must have the name that the model
+declares; otherwise, ``alembic check`` finds one index to add and one to remove. The models are the ``target_metadata``
+of ``env.py``. If they do not contain the table (yet, or any more), their naming convention names the index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlalchemy_public_id.migrating.column import PublicIdColumn
 from sqlalchemy_public_id.migrating.server_defaults import can_generate
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None
-"""``target_metadata``: one, several or none."""
+"""``target_metadata``: one ``MetaData``, several or none."""
 
 
 def take_fields(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def take_fields(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | None:
-    """Return what a model declares of its *column* of public ids; ``None`` if the column is not unique."""
+    """Return what a model declares about its *column* of public ids; ``None`` if the column is not unique."""
     format = public_id_type(column).id_format
     generates = not has_own_default(column) and can_generate(format, dialect.name)
     unique = _unique_of(column.table, column.name)
@@ -48,12 +48,12 @@ def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | Non
 
 
 def has_own_default(column: Column[Any]) -> bool:
-    """Return True if the model says itself how the database generates the ids of *column*."""
+    """Return True if the model declares a server default of its own for *column*."""
     return isinstance(column.server_default, DefaultClause)
 
 
 def name_in_models(models: Models, target: PublicIdColumn, dialect: Dialect) -> str | None:
-    """Return the name of the unique index, or the constraint, of *target*; ``None`` if there are no models."""
+    """Return the name that the models give the unique index or constraint of *target*; ``None`` if they give none."""
     several = [models] if isinstance(models, MetaData) else list(models or ())
     key = f"{target.schema}.{target.table}" if target.schema else target.table
     for metadata in several:
@@ -64,7 +64,7 @@ def name_in_models(models: Models, target: PublicIdColumn, dialect: Dialect) -> 
 
 
 def _unique_of(table: Table, column: str) -> Index | UniqueConstraint | None:
-    """Return the unique index or constraint of *column* alone that *table* declares, if there is one."""
+    """Return the unique index or constraint that *table* declares on *column* alone, if there is one."""
     indexes = [index for index in table.indexes if index.unique and not index.dialect_kwargs]
     constraints = [constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)]
     candidates: list[Index | UniqueConstraint] = [*indexes, *constraints]
@@ -75,11 +75,11 @@ def _unique_of(table: Table, column: str) -> Index | UniqueConstraint | None:
 
 
 def _name_in_database(unique: Index | UniqueConstraint | None, dialect: Dialect) -> str | None:
-    """Return the name of *unique*, cut to the length that the database allows; ``None`` if it has none.
+    """Return the name of *unique*, truncated to the length that the database allows; ``None`` if it has none.
 
-    SQLAlchemy cuts names that a convention has made, when it writes them.
+    SQLAlchemy truncates the names that a naming convention generates when it renders them.
     """
-    if unique is None or not isinstance(unique.name, str):  # without a name, there may be a symbol in its place
+    if unique is None or not isinstance(unique.name, str):  # instead of a name, there may be a symbol
         return None
     if not isinstance(unique.name, conv):
         return str(unique.name)

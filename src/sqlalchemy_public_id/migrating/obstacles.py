@@ -1,7 +1,8 @@
-"""Look at a table before the first ALTER, and find everything that stands in the way.
+"""Examine a table before the first ALTER, and find all obstacles to the migration.
 
-A migration that stops half-way leaves a default or a CHECK behind, and INSERTs of the running program fail. So all
-phases are examined before anything is changed. What is here is the same on all databases; each plan has its own.
+A migration that stops halfway leaves a default or a CHECK behind, and INSERTs of the running application fail. So all
+phases are examined before anything is changed. The obstacles in this module concern all databases; each plan adds its
+own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sqlalchemy_public_id.migrating.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.types import column_type
 
 SAMPLE = 100_000
-"""The rows whose ids a plan judges by the format; the contract judges all."""
+"""The number of rows whose ids a report compares with the format; the contract compares all."""
 _UUIDS: dict[str, type[Format]] = {
     "gen_random_uuid": Uuid4,
     "uuid_generate_v4": Uuid4,
@@ -42,9 +43,9 @@ _STRING = re.compile(r"'(?:[^']|'')*'")
 
 
 def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacle]:
-    """Return everything that stands in the way.
+    """Return all obstacles to the phases of *scene*.
 
-    :param catalogs_only: True to leave out what only a rehearsal, or the ids of all rows, show.
+    :param catalogs_only: True to leave out the obstacles that only a rehearsal, or the ids of all rows, would show.
     """
     if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
         return []  # nothing is left to do
@@ -55,7 +56,7 @@ def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacl
         return obstacles
     if scene.state.exists or "expand" in scene.phases:
         obstacles = [*scene.plan.rehearse(scene)]
-    return obstacles or [*_of_the_ids(scene)]  # which reads all of them
+    return obstacles or [*_of_the_ids(scene)]  # which reads the ids of all rows
 
 
 def _of_the_table(scene: Scene) -> Iterator[Obstacle]:
@@ -83,7 +84,7 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
 
 def _of_the_primary_key(scene: Scene) -> Iterator[Obstacle]:
     target = scene.target
-    # INTEGER PRIMARY KEY of SQLite has no index; elsewhere, wider keys are found as indexes that would lose a column
+    # SQLite has no index for INTEGER PRIMARY KEY; elsewhere, composite keys are found as indexes that lose a column
     has_index = any(index.primary and index.is_on(target.column) for index in scene.state.indexes)
     if has_index or target.column in rows_of(scene.table, scene.state).read_key():
         problem = f"{target.column} is in the primary key of {target.table}"
@@ -91,7 +92,7 @@ def _of_the_primary_key(scene: Scene) -> Iterator[Obstacle]:
 
 
 def obstacles_of_triggers(live: LiveTable, triggers: Sequence[str], wanted: Triggers) -> Iterator[Obstacle]:
-    """Yield an obstacle if UPDATEs would fire *triggers* without consent, or cannot leave them out."""
+    """Yield an obstacle if UPDATEs would fire *triggers* without consent, or if the triggers cannot be skipped."""
     if not triggers or wanted == "fire":
         return
     names = ", ".join(triggers)
@@ -122,12 +123,12 @@ def _replaces_ids(scene: Scene) -> bool:
 
 
 def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
-    """Yield the obstacle that the type of the existing column is, if it does not hold ids of the format."""
+    """Yield an obstacle if the type of the existing column cannot hold ids of the format."""
     target, dialect = scene.target, scene.table.connection.dialect
     if not scene.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
         return
     columns = columns_of(inspect(scene.table.connection), target.table, target.schema)
-    # MySQL and MariaDB find a column by any capital letters
+    # MySQL and MariaDB ignore case in the name of a column
     name = next(name for name in (target.column, *columns) if name in columns and name.lower() == target.column.lower())
     existing = columns[name]["type"]
     if holds_ids(existing, target.format, dialect):
@@ -137,7 +138,7 @@ def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
     if not (isinstance(target.format, BitsFormat) and target.format.is_native):
         length = getattr(existing, "length", None)
         kind = type(existing).__name__.upper()
-        is_indexed = dialect.name == "postgresql" or not kind.endswith("TEXT")  # MySQL indexes a prefix of a TEXT
+        is_indexed = dialect.name == "postgresql" or not kind.endswith("TEXT")  # MySQL indexes only a prefix of a TEXT
         if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"} or not is_indexed:
             yield _wrong_type(scene)
         elif length is not None and length < target.format.max_length:
@@ -147,7 +148,7 @@ def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
             widen = f"{_alter_column(scene)}, type_=sa.String({target.format.max_length}))"
             yield Obstacle("too-short", problem, f"widen it in an earlier revision: {widen}")
     elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
-        return  # MariaDB compiles a width for the one that it reflects
+        return  # the type that is reflected from MariaDB has a display width
     elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
         yield _wrong_type(scene)
 
@@ -161,8 +162,8 @@ def _alter_column(scene: Scene) -> str:
 def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bool:
     """Return True if a column of the type *existing* returns ids of *format* as they were written.
 
-    Such a column need not be changed: a CHAR without room for blanks, or the type UUID of MariaDB, which reads and
-    writes hyphenated text. Their foreign keys would not allow it.
+    Such a column keeps its type, because its foreign keys would not allow another one: a CHAR that every id fills, so
+    that no blanks are added, or the type UUID of MariaDB, which reads and writes hyphenated text.
     """
     if format.is_native:
         return False
@@ -222,7 +223,7 @@ def _makes_uuids(scene: Scene, default: str) -> bool:
     """Return True if *default* is a function of the database whose ids the format accepts."""
     call = _UUID_CALL.fullmatch(default)
     kind = _UUIDS.get(call[1]) if call else None
-    is_uuid = scene.table.connection.dialect.name == "postgresql"  # elsewhere, a native column has bytes
+    is_uuid = scene.table.connection.dialect.name == "postgresql"  # elsewhere, a native column stores bytes
     return kind is not None and any(
         isinstance(form, kind)
         and isinstance(form, BitsFormat)
@@ -257,11 +258,11 @@ def _of_the_key(scene: Scene) -> Iterator[Obstacle]:
         yield Obstacle("no-key", without_place(target), f"add one, or fill {target.column} by hand")
 
 
-# --- ids that the column holds already: they are changed only with consent
+# --- existing ids, which are changed only with consent
 
 
 def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
-    """Yield the ids that cannot stay as they are: reads them all, and for a plan a sample of those that may be odd."""
+    """Yield obstacles for duplicate ids, and for invalid ids, which a report looks for in the first rows only."""
     state, consent = scene.state, scene.consent
     if "contract" not in scene.phases or not state.exists or state.complete:
         return
@@ -277,7 +278,7 @@ def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
 
 
 def obstacles_of_duplicates(rows: Rows) -> Iterator[Obstacle]:
-    """Yield the obstacle that ids in several rows are."""
+    """Yield an obstacle if several rows share an id."""
     number, examples = count_duplicates(rows)
     if number:
         ids = "1 id is" if number == 1 else f"{number} ids are"
@@ -296,7 +297,7 @@ def _of_invalid_ids(rows: Rows, sample: int | None) -> Iterator[Obstacle]:
 
 
 def _of_lost_characters(rows: Rows) -> Iterator[Obstacle]:
-    # the column becomes ASCII, and the server would refuse them half-way
+    # the column becomes ASCII, and the server would refuse these ids halfway through the migration
     number, examples = count_lost(rows)
     if number:
         ids = "1 id has" if number == 1 else f"{number} ids have"

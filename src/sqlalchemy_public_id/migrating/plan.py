@@ -1,4 +1,4 @@
-"""The steps of a migration: a :class:`Plan` for each database derives them, and says what stands in the way."""
+"""The steps of a migration: a :class:`Plan` for each database derives them, and finds the obstacles."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
 
 
 class Lock(enum.Enum):
-    """The work of others that waits while a step runs."""
+    """Which other sessions wait while a step runs."""
 
     STRONG = enum.auto()
-    """Everything that uses the table waits. The statement is short, but others queue while it waits for its lock."""
+    """All users of the table wait. The statement is short, but others queue behind it while it waits for its lock."""
     BUILD = enum.auto()
-    """Only other changes of the table wait. The statement is long, and waits for open transactions."""
+    """Only other schema changes of the table wait. The statement is long, and waits for open transactions."""
     REWRITE = enum.auto()
-    """Everything that uses the table waits at the beginning and at the end of a long statement of MySQL or MariaDB."""
+    """All users of the table wait at the beginning and at the end of a long statement of MySQL or MariaDB."""
     WRITERS = enum.auto()
     """All other writers of the database wait until the statements end: SQLite has one writer at a time."""
 
@@ -44,7 +44,7 @@ class Step:
     """The statements for a state of the column; none if the step is done."""
     lock: Lock = Lock.STRONG
     probe: str = ""
-    """A statement before a long one that needs the same lock for a moment, so that others do not wait for long."""
+    """A short statement that takes the same lock before the long one, so that others do not queue for long."""
 
 
 def step_if(name: str, is_needed: Callable[[State], bool], sql: str, lock: Lock = Lock.STRONG) -> Step:
@@ -56,12 +56,12 @@ class Plan(ABC):
     """The steps for one database. The names in its statements are quoted, and include the schema.
 
     :param online: False if all steps run inside one transaction that is open already.
-    :param allow_lock: True if writers may wait for the steps that the database cannot execute beside them.
+    :param allow_lock: True if writers may wait during steps that the database cannot execute concurrently with them.
     :raises ConfigurationError: if the database does not accept one of the names.
     """
 
     bytewise: ClassVar[str]
-    """The collation that compares bytes, as a new column of public ids has it."""
+    """The collation that compares bytes, which a new column of public ids gets."""
 
     def __init__(
         self, target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False
@@ -82,7 +82,7 @@ class Plan(ABC):
         self.type: str = dialect.type_compiler_instance.process(column_type(target.format, traits_for(dialect)))
 
     def _problem(self, name: str, kind: str) -> str | None:
-        """Return why the database would refuse or cut the *name* of a table, column, index or schema."""
+        """Return why the database would refuse or truncate the *name* of a table, column, index or schema."""
         if not name:
             return "is empty"
         if "\0" in name:
@@ -96,16 +96,16 @@ class Plan(ABC):
         return literal(text, self.dialect)
 
     def unique_of(self, state: State) -> str:
-        """Return the quoted name of the unique index or constraint that the column has, or is to get."""
+        """Return the quoted name of the unique index or constraint that the column has or will get."""
         return self.unique if state.unique is None else self.quoted(state.unique.name)
 
     @property
     def collation(self) -> str | None:
-        """The collation that a column is to get that exists."""
+        """The collation that an existing column should get."""
         return self.bytewise if self.target.collation == "bytes" else self.target.collation
 
     def changes_collation(self, state: State) -> bool:
-        """Return True if the column has another collation than it is to get."""
+        """Return True if the collation of the column has to change."""
         return self.collation is not None and state.collation not in (None, self.collation)
 
     @property
@@ -115,24 +115,24 @@ class Plan(ABC):
 
     @property
     def can_fill_stragglers(self) -> bool:
-        """True if the contract itself gives ids to the few rows that have arrived after the backfill."""
+        """True if the contract itself gives ids to the few rows that were inserted after the backfill."""
         return False
 
     @abstractmethod
     def has_own_default(self, state: State) -> bool:
-        """Return True if the server default of the column is one of this library."""
+        """Return True if the server default of the column is an expression of this library."""
 
     @abstractmethod
     def expand(self) -> list[Step]:
-        """Return the steps to a column that new rows set and old rows may leave NULL."""
+        """Return the steps that add the column, which new rows set, and which is NULL in existing rows."""
 
     @abstractmethod
     def contract(self) -> list[Step]:
-        """Return the steps to a column that is unique and NOT NULL."""
+        """Return the steps that make the column unique and NOT NULL."""
 
     @abstractmethod
     def relax(self) -> list[Step]:
-        """Return the steps back to the result of :meth:`expand`."""
+        """Return the steps that restore the result of :meth:`expand`."""
 
     @abstractmethod
     def drop(self) -> list[Step]:
@@ -143,7 +143,7 @@ class Plan(ABC):
         return []
 
     def steps_of(self, phases: Sequence[Phase]) -> list[tuple[Phase, Step]]:
-        """Return the phase of each step, and the step; without those of the backfill."""
+        """Return the steps of *phases*, each with its phase; the backfill has none."""
         return [(phase, step) for phase in phases if phase != "backfill" for step in getattr(self, phase)()]
 
     @abstractmethod
@@ -152,21 +152,21 @@ class Plan(ABC):
 
     @abstractmethod
     def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        """Yield what stands in the way of the phases, as the catalogs tell."""
+        """Yield the obstacles to the phases that the catalogs show."""
 
     def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
-        """Yield the first step that the server refuses on an empty copy of the table.
+        """Yield an obstacle for the first step that the server refuses on an empty copy of the table.
 
-        PostgreSQL has no rehearsal: nothing there copies a table without its rows and with its dependants.
+        PostgreSQL has no rehearsal, because it cannot copy a table with its dependants and without its rows.
         """
         yield from ()
 
     def warnings(self, scene: Scene) -> Iterator[str]:
-        """Yield what the phases change elsewhere."""
+        """Yield a warning for each effect of the phases on other servers."""
         yield from ()
 
     def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
-        """Return the statements of each phase that is the same for every table; a script (``--sql``) can have these.
+        """Return the statements of the phases that do not depend on the table; a script (``--sql``) has only these.
 
         :param lock_timeout: the time that a statement waits for its lock, in seconds.
         """
@@ -175,7 +175,7 @@ class Plan(ABC):
 
 @dataclass(frozen=True)
 class Scene:
-    """What the checks of one migration have in common."""
+    """The context that all checks of one migration share."""
 
     table: LiveTable
     plan: Plan
@@ -183,7 +183,7 @@ class Scene:
     consent: Consent
     state: State
     runs: bool = False
-    """True if the phases run afterwards."""
+    """True if the phases run after the checks."""
     is_stable: bool = True
     """False behind a pooler that changes the session of PostgreSQL."""
 
@@ -193,7 +193,7 @@ class Scene:
 
     @cached_property
     def steps(self) -> list[tuple[Phase, Step]]:
-        """The phase of each step that is needed, and the step; without those of the backfill."""
+        """The steps that are needed, each with its phase; the backfill has none."""
         return [(phase, step) for phase, step in self.plan.steps_of(self.phases) if step.statements(self.state)]
 
     @property

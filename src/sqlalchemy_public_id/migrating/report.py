@@ -1,4 +1,4 @@
-"""What a migration would do, and what stands in its way."""
+"""The report of a migration: what it would do, and its obstacles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy_public_id.migrating.obstacles import SAMPLE
 from sqlalchemy_public_id.migrating.plan import Lock, Scene
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
-"""Under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
+"""Rates under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
 LOCKS = {
     Lock.STRONG: "all others wait for milliseconds",
     Lock.BUILD: "other changes of the table wait",
@@ -27,9 +27,9 @@ class PlannedStep:
     phase: str
     name: str
     lock: str
-    """Who waits."""
+    """Which other sessions wait."""
     statements: tuple[str, ...] = ()
-    """The statements; none for the backfill, whose number depends on the rows."""
+    """The statements; none for the backfill, which sends as many as the rows need."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MigrationReport:
     rows: int | None
     """The number of rows of the table, as the database estimates it."""
     size: int | None
-    """The bytes of the table with its indexes; ``None`` on SQLite."""
+    """The size of the table and its indexes in bytes; ``None`` on SQLite."""
     seconds: float | None
     """About how long the migration takes, if nobody keeps the table locked."""
     steps: tuple[PlannedStep, ...]
@@ -55,7 +55,7 @@ class MigrationReport:
     obstacles: tuple[Obstacle, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as a dictionary that JSON can hold."""
+        """Return the report as a dictionary that can be serialized as JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ def _steps(scene: Scene) -> Iterator[PlannedStep]:
 
 
 def in_time(seconds: float) -> str:
-    """Return *seconds* in seconds, minutes or hours.
+    """Return *seconds* as text, in seconds, minutes or hours.
 
     >>> in_time(0.2), in_time(75), in_time(9000)
     ('1 s', '1 min', '2.5 h')

@@ -1,7 +1,8 @@
 """The rows of a table in the order of their places, and windows of them in which a backfill sets ids.
 
-A place is what a statement finds a row by again: values that only the server interprets. They never become Python's,
-because Python and its drivers would change some: times of more than a day, zero dates, floats of four bytes.
+A place identifies a row, so that later statements find it. Only the server interprets its values: they never become
+Python objects, because Python and its drivers would change some, such as times of more than a day, zero dates and
+4-byte floats.
 
 A batch is one statement and one transaction.
 """
@@ -40,9 +41,9 @@ from sqlalchemy_public_id.migrating.table import LiveTable
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
 Place: TypeAlias = tuple[Any, ...]
-"""The place of one row, as the server writes it."""
+"""The place of one row, as the server renders it."""
 Places: TypeAlias = dict[str, TypeEngine[Any]]
-"""The columns that are the place of a row, and their types."""
+"""The columns that make up the place of a row, and their types."""
 _Comparison: TypeAlias = Callable[[Any, Any], ColumnElement[bool]]
 _STRICT: dict[_Comparison, _Comparison] = {operator.gt: operator.gt, operator.ge: operator.gt, operator.le: operator.lt}
 
@@ -72,7 +73,7 @@ class Rows(ABC):
         columns = [Column(name, types.get(name, NullType())) for name in names]
         self.table: Table = Table(target.table, MetaData(), *columns, schema=target.schema)
         self.parts: list[Column[Any]] = [self.table.columns[name] for name in types]
-        """The columns of a place, which sort the rows."""
+        """The columns of a place, by which the rows are sorted."""
         self.column: Column[Any] = self.table.columns[target.column]
         self.kept: dict[Any, Any] = {self.table.columns[name]: self.table.columns[name] for name in kept}
         """Assignments that keep ``ON UPDATE CURRENT_TIMESTAMP`` from changing a column."""
@@ -80,15 +81,15 @@ class Rows(ABC):
     @classmethod
     @abstractmethod
     def read_places(cls, live: LiveTable) -> Places:
-        """Return the columns that are the place of a row; none if rows cannot be told apart."""
+        """Return the columns that make up the place of a row; none if rows cannot be told apart."""
 
     def read_key(self) -> list[str]:
-        """Return the columns of the primary key where a place is something else."""
+        """Return the columns of the primary key, if a place is made up of something else."""
         return []
 
     @cached_property
     def key(self) -> list[Any]:
-        """What people call the place of a row: the primary key, if there is one."""
+        """The columns that identify a row in messages: the primary key if there is one, or else its place."""
         return [sql_column(name) for name in self.read_key()] or self.parts
 
     @property
@@ -135,11 +136,11 @@ class Rows(ABC):
         return self.live.estimate_rows()
 
     def count_window(self, size: int) -> int:
-        """Return about how many rows a window has for which *size* was asked."""
+        """Return about how many rows a window of the requested *size* has."""
         return size
 
     def claim(self, after: Place | None) -> AbstractContextManager[bool]:
-        """Keep other processes out of the window behind *after*; the block gets False if one of them has it."""
+        """Keep other processes out of the window behind *after*, and yield False if one of them has claimed it."""
         return nullcontext(True)
 
     def window(self, after: Place | None, until: Place) -> Window:
@@ -167,7 +168,7 @@ def _place(row: Any) -> Place | None:
 
 
 def without_place(target: PublicIdColumn) -> str:
-    """Return the problem of a table in which rows have no place."""
+    """Return the message for a table whose rows have no place."""
     return (
         f"{target.table} has no primary key, and no unique index of columns that are NOT NULL, so its rows cannot be "
         f"told apart"
@@ -175,13 +176,13 @@ def without_place(target: PublicIdColumn) -> str:
 
 
 class Window:
-    """Rows without an id, in the order of their places, which are read first: a process fills them in batches.
+    """The rows of a window that have no id: their places are read first, and a process fills them in batches.
 
-    Locked rows are left out if the database can skip them. After a failure, the next rows are still the same.
+    Rows that others have locked are skipped if the database supports it. After a failure, the batch can be retried.
     """
 
     is_taken: bool = False
-    """True if another process fills a batch of these rows."""
+    """True if another process is filling a batch of these rows."""
 
     def __init__(self, rows: Rows, after: Place | None, until: Place) -> None:
         self.rows: Rows = rows
@@ -200,11 +201,11 @@ class Window:
         return filled
 
     def skip(self, count: int) -> None:
-        """Go past the next *count* rows."""
+        """Skip the next *count* rows."""
         del self.places[:count]
 
     def write(self, places: Sequence[Place], ids: Sequence[str]) -> int:
-        """Set *ids* at *places*: here one by one, because SQLite is in the same process, without round trips."""
+        """Set *ids* at *places*, here one by one, because SQLite runs in this process, without round trips."""
         rows = self.rows
         names = [f"public_id_key_{at}" for at in range(len(rows.parts))]
         this_row = and_(*(column == bindparam(name) for column, name in zip(rows.parts, names, strict=True)))
@@ -217,7 +218,7 @@ class Window:
 
 
 def encoded(format: Format, id: str) -> str:
-    """Return *id* without quotes: as itself, an integer of 64 bits in decimal, a larger one in hexadecimal digits."""
+    """Return *id* without quotes: text as it is, 64-bit integers in decimal, and larger ones in hexadecimal digits."""
     if not format.is_native:
         return id
     number = as_bits_format(format)

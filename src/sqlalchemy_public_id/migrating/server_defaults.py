@@ -1,15 +1,15 @@
-"""Generate ids inside the database, each as likely as one from Python.
+"""Generate ids inside the database, each of them as likely as in Python.
 
-Old applications and hand-written INSERTs do not set a new column: a server default does. The random bits come from the
-strong source of the database: ``gen_random_uuid()`` (PostgreSQL), ``RANDOM_BYTES()`` (MySQL, MariaDB 10.10),
+Old applications and hand-written INSERTs do not set a new column, so a server default does. The random bits come from
+the strong source of the database: ``gen_random_uuid()`` (PostgreSQL), ``RANDOM_BYTES()`` (MySQL, MariaDB 10.10),
 ``random()`` (SQLite).
 
-A character of a NanoId is a random number of 48 bits or more, modulo the size of the alphabet: no character is likelier
-than another one by more than one part in 10**12.
+Each character of a NanoId is chosen by a random number of 48 bits or more, modulo the size of the alphabet, so no
+character is likelier than another by more than one part in 10**12.
 
 UUIDs, ULIDs and ObjectIds are joined from hexadecimal digits: the server's time, random digits, and those that a
-specification fixes. Python keeps a counter, so that the ids of one millisecond ascend; a database has none, and there
-they are in any order.
+specification fixes. Python keeps a counter, so that the ids of one millisecond ascend. A database has no counter, so
+the ids that it generates in one millisecond are in random order.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ def _as_reported(sql: str) -> str:
 _NUMBERS = {
     "mariadb": "CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD {}",
     "mysql": "CAST(CONV(HEX(RANDOM_BYTES(7)), 16, 10) AS UNSIGNED) MOD {}",
-    # the last 12 digits of a random UUID are random bits
+    # the last 12 digits of a random UUID are all random
     "postgresql": "(('x' || substr(gen_random_uuid()::text, 25))::bit(48)::bigint % {})::int",
     "sqlite": "abs(random() % {})",
 }
-"""Random numbers below the size of an alphabet."""
+"""Expressions for a random number below the size of an alphabet."""
 
 
 def _concat(parts: list[str]) -> str:
@@ -115,13 +115,13 @@ class _Digits(NamedTuple):
     """Expressions for hexadecimal digits."""
 
     milliseconds: str
-    """Since 1970, as 12 digits."""
+    """The milliseconds since 1970, as 12 digits."""
     seconds: str
-    """Since 1970, as 8 digits."""
+    """The seconds since 1970, as 8 digits."""
     variant: str
     """One of 8, 9, a and b."""
     random: Callable[[int], str]
-    """Returns an expression for so many random digits."""
+    """A function that returns an expression for the given number of random digits."""
     join: Callable[[list[str]], str] = " || ".join
 
 
@@ -134,14 +134,14 @@ def _random_digits_from(source: str) -> Callable[[int], str]:
 
 
 def _random_digits_of_uuids(digits: int) -> str:
-    at_once = 12  # the last ones
+    at_once = 12  # the last digits of a UUID, which are all random
     return " || ".join(
         f"substr(gen_random_uuid()::text, 25, {min(at_once, digits - at)})" for at in range(0, digits, at_once)
     )
 
 
 _MYSQL = _Digits(
-    # UTC, because the local time has one hour twice a year
+    # UTC, because local time repeats an hour when daylight saving time ends
     milliseconds="LPAD(HEX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000), 12, '0')",
     seconds="LPAD(HEX(UNIX_TIMESTAMP()), 8, '0')",
     variant="SUBSTR('89AB', 1 + CAST(CONV(HEX(RANDOM_BYTES(1)), 16, 10) AS UNSIGNED) MOD 4, 1)",

@@ -1,4 +1,4 @@
-"""The session in which a migration works: its limits and settings, and the turn that keeps other migrations out."""
+"""The session in which a migration runs: its limits and settings, and the turn that keeps other migrations out."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _LONGEST_PAUSE = 1.0
 
 
 class Session(ABC):
-    """The session of *connection*. What it changes is restored afterwards.
+    """The session of *connection*. The settings that it changes are restored afterwards.
 
     :param patience: how long statements may wait for locks; ``None`` leaves the limits as they are.
     """
 
     lock_setting: ClassVar[str]
-    """The setting that limits the time of waiting for a lock."""
+    """The setting that limits how long a statement waits for a lock."""
     is_exclusive: ClassVar[bool] = False
-    """True if a step has kept all other writers out since it began."""
+    """True if a step keeps all other writers out from its beginning."""
     has_turns: ClassVar[bool] = True
     """False if the database has one writer, so that migrations take turns anyway."""
 
@@ -44,7 +44,7 @@ class Session(ABC):
 
     @property
     def is_stable(self) -> bool:
-        """False behind a pooler that changes the session of PostgreSQL: there is no turn, and no setting to change."""
+        """False behind a pooler that changes the session of PostgreSQL: there is no turn, and no setting is changed."""
         return True
 
     # --- settings
@@ -55,7 +55,7 @@ class Session(ABC):
 
     @abstractmethod
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
-        """Return the settings with the values that they are to have, among the *current* ones."""
+        """Return the values that the settings should have, given the *current* ones."""
 
     def changes(self, *, of_batches: bool = False) -> tuple[list[str], list[str]]:
         """Return the statements that change the settings, and those that restore them."""
@@ -79,11 +79,11 @@ class Session(ABC):
         return self._changed()
 
     def batches(self) -> AbstractContextManager[None]:
-        """Change what batches of a backfill need beside them, if each batch is a transaction."""
+        """Change the settings that the batches of a backfill also need, if each batch is a transaction."""
         return self._changed(of_batches=True) if self.wanted_batch_settings() else nullcontext()
 
     def wanted_batch_settings(self) -> dict[str, object]:
-        """Return these settings with the values that they are to have."""
+        """Return the values of the settings that batches also need."""
         return {}
 
     @contextmanager
@@ -95,7 +95,7 @@ class Session(ABC):
             yield
         except BaseException:
             if not traits_for(self.connection.dialect).aborts_transaction or is_autocommit(self.connection):
-                restore(self.connection, *before)  # a transaction of PostgreSQL that has failed takes them back
+                restore(self.connection, *before)  # a failed transaction of PostgreSQL restores them itself
             raise
         restore(self.connection, *before)
 
@@ -104,12 +104,12 @@ class Session(ABC):
     def timeout_of(self, step: Step) -> float:
         """Return how many seconds *step* waits for its lock."""
         patience = self.patience
-        if step.lock is Lock.REWRITE:  # the time of all attempts: it is tried once
+        if step.lock is Lock.REWRITE:  # it is tried once, with the time of all attempts
             return patience.lock_timeout * patience.attempts
         return patience.index_timeout if step.lock is Lock.BUILD else patience.lock_timeout
 
     def lock_limit(self, seconds: float) -> str:
-        """Return the statement that limits the time of waiting for a lock."""
+        """Return the statement that limits how long statements wait for a lock."""
         return self.written(self.lock_setting, self._whole(seconds))
 
     def _whole(self, seconds: float) -> int:
@@ -117,7 +117,7 @@ class Session(ABC):
 
     @contextmanager
     def limited_to(self, seconds: float) -> Generator[None]:
-        """Let statements wait for their locks for some *seconds*, and afterwards as long as the others do."""
+        """Let statements wait up to *seconds* for their locks, and restore the usual limit afterwards."""
         usual = self.patience.lock_timeout
         if seconds == usual:
             yield
@@ -130,17 +130,17 @@ class Session(ABC):
 
     @abstractmethod
     def begin_step(self, lock: Lock, seconds: float) -> AbstractContextManager[None]:
-        """Surround the statements of a step, which wait for their *lock* for some *seconds*."""
+        """Surround the statements of a step, which wait for their *lock* for up to *seconds*."""
 
     # --- the turn
 
     @abstractmethod
     def try_turn(self, table: str | None, schema: str | None) -> bool | None:
-        """Take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table."""
+        """Try to take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table."""
 
     @abstractmethod
     def read_holder(self) -> Any:
-        """Return the number of the connection that has the lock."""
+        """Return the number of the connection that holds the lock."""
 
     @abstractmethod
     def end_turn(self) -> None:
@@ -150,12 +150,12 @@ class Session(ABC):
     def turn(self, table: str | None = None, schema: str | None = None, *, timeout: float) -> Generator[None]:
         """Wait until no other migration works on *table*, or on the database, and keep others out until the block ends.
 
-        Two processes that change one table at once undo each other's work: each would drop the index that the other one
-        builds. The lock is asked for again and again: a session of PostgreSQL that waits for it has a snapshot, for
+        Two processes that migrate one table at once would undo each other's work, because each drops the index that the
+        other one builds. The lock is polled: a session of PostgreSQL that waited for it would hold a snapshot, for
         which ``CREATE INDEX CONCURRENTLY`` waits in turn.
 
-        Inside a transaction of PostgreSQL, others are kept out until that ends. SQLite has one writer: no lock is
-        needed. Behind a pooler that changes sessions there is none.
+        Inside a transaction of PostgreSQL, other migrations are kept out until it ends. SQLite needs no lock, because
+        it has one writer. Behind a pooler that changes sessions, no lock is possible.
 
         :param timeout: how many seconds to wait.
         :raises LockNotAvailable: if the other migration has not ended by then, with the number of its connection.
@@ -179,12 +179,12 @@ class Session(ABC):
 
 
 def send(connection: Connection, sql: str) -> Any:
-    """Execute *sql*, in which nothing is a parameter."""
+    """Execute *sql* as it is, without parameters."""
     return connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
 
 
 def restore(connection: Connection, *settings: str) -> None:
-    """Send the *settings* unless the connection is lost: an error of theirs would hide the one that lost it."""
+    """Send the *settings*, unless the connection is lost: their error would hide the original one."""
     for sql in settings if not connection.invalidated else ():
         send(connection, sql)
 
@@ -197,7 +197,7 @@ def transaction(connection: Connection, begin: str) -> Generator[None]:
         yield
         send(connection, "COMMIT")
     except BaseException:
-        # SQLite may have rolled back already, or refused the COMMIT because others read
+        # SQLite may have rolled back already, or refused the COMMIT because others were reading
         if not connection.invalidated and traits_for(connection.dialect).in_transaction(
             connection.connection.dbapi_connection
         ):
@@ -221,7 +221,7 @@ def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager
 
 
 def digest_of(*parts: object) -> str:
-    """Return a name for a lock that different *parts* do not share."""
+    """Return a digest of *parts* that distinguishes the names of locks."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:48]
 
 

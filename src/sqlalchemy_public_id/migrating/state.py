@@ -21,13 +21,13 @@ class IndexFacts:
     """True if it belongs to a UNIQUE or PRIMARY KEY constraint."""
     primary: bool = False
     only_column: str | None = None
-    """Its column, if it has one only, and that as a whole."""
+    """Its column, if it has only one, and indexes it as a whole."""
     deferrable: bool = False
-    """True if PostgreSQL may look for duplicates as late as at COMMIT."""
+    """True if PostgreSQL may defer the check for duplicates until COMMIT."""
     prefix_of: str | None = None
-    """Its column, if it has the first characters of that only (MySQL and MariaDB)."""
+    """Its column, if it indexes only a prefix of the values (MySQL and MariaDB)."""
     prefix: int = 0
-    """The number of these characters."""
+    """The length of this prefix in characters."""
     kind: str = ""
     """The method of the index in lower case, such as ``btree`` or ``fulltext``, if it is known."""
 
@@ -41,13 +41,13 @@ class IndexFacts:
         return self.unique and not self.partial and not self.deferrable and self.only_column == column
 
     def is_on(self, column: str) -> bool:
-        """Return True if it has the *column* only, or the first characters of it."""
+        """Return True if it is on *column* alone, or on a prefix of it."""
         return column in {self.only_column, self.prefix_of}
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table of SQLite as its schema stores it, from which a copy is made."""
+    """A table as SQLite's schema stores it, from which a copy is created."""
 
     sql: str
     """The CREATE TABLE statement, without the schema."""
@@ -56,7 +56,7 @@ class StoredTable:
     columns: tuple[str, ...]
     """The columns that are stored, without computed ones."""
     counter: int | None
-    """The largest key that AUTOINCREMENT has made; ``None`` if the key does not count so."""
+    """The largest key that AUTOINCREMENT has generated; ``None`` if the table does not use it."""
     is_referred_to: bool
     """True if the foreign keys of other tables would fire, or fail, when the table is dropped."""
     is_strict: bool
@@ -70,42 +70,42 @@ class State:
 
     exists: bool = False
     schema: str = ""
-    """The schema of PostgreSQL that has the table and its indexes, as SQL."""
+    """The schema of the table and its indexes on PostgreSQL, quoted."""
     type: str | None = None
     """The type as DDL, with the character set on MySQL and MariaDB, and without the collation on PostgreSQL."""
     nullable: bool = True
     collation: str | None = None
     """The collation; None if the type has none, and on SQLite."""
     order: str | None = None
-    """The collation of PostgreSQL that orders the column: that of the database if its own is ``default``."""
+    """The collation that orders the column on PostgreSQL: the database's collation if the column has ``default``."""
     exact: bool = True
-    """True if an id is found by its own spelling only, whatever collation orders them."""
+    """True if an id is found only by its exact spelling, whatever collation orders the ids."""
     comment: str | None = None
     attributes: str = ""
-    """What a MODIFY of MySQL or MariaDB has to repeat beside type, default and comment, as SQL."""
+    """The attributes that a MODIFY of MySQL or MariaDB has to repeat besides type, default and comment, as SQL."""
     default: str | None = None
-    """The server default as an expression, of this library or not."""
+    """The expression of the server default, whether this library has set it or not."""
     filled: bool = False
-    """True if a trigger before each INSERT mentions the column."""
+    """True if a BEFORE INSERT trigger mentions the column."""
     unique: IndexFacts | None = None
-    """The index, or that of the constraint, that makes the column unique, whatever its name is. An index that is not
-    valid has the name that a migration gives it."""
+    """The index, of a constraint or not, that makes the column unique, whatever its name is. An index that is not valid
+    counts only if it has the name that a migration gives it."""
     constrained: bool = False
     """True if a UNIQUE constraint, of whatever name, is on the column alone."""
     check: bool = False
-    """True if the temporary CHECK constraint exists that forbids NULL."""
+    """True if the temporary CHECK constraint that forbids NULL exists."""
     checked: bool = False
     """True if that constraint is validated for the existing rows."""
     builder: int | None = None
-    """The process of PostgreSQL that builds an index of the table at the moment."""
+    """The process of PostgreSQL that is building an index of the table, if there is one."""
     versioned: bool = False
-    """True if the table of MariaDB keeps the history of its rows."""
+    """True if MariaDB keeps the history of the table's rows."""
     stored: StoredTable | None = None
     """The table of SQLite."""
     indexes: tuple[IndexFacts, ...] = ()
     """All indexes of the table."""
     misfit: Obstacle | None = None
-    """Why the table cannot have such a column, or no unique index on it alone, whatever its rows and rights are."""
+    """Why the table cannot have such a column, or a unique index on it alone, whatever its rows and the rights are."""
 
     @property
     def index(self) -> bool:
@@ -124,7 +124,7 @@ class State:
 
     @property
     def complete(self) -> bool:
-        """True if the column is NOT NULL and unique, and finds an id by its own spelling only."""
+        """True if the column is NOT NULL and unique, and an id is found only by its exact spelling."""
         return self.exists and not self.nullable and self.valid and self.exact
 
     def with_indexes(self, indexes: Iterable[IndexFacts], column: str, unique_name: str) -> State:

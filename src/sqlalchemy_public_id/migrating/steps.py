@@ -2,7 +2,7 @@
 
 While a statement waits for a strong lock, all other users of the table queue behind it. So the wait ends after
 ``lock_timeout``, the others proceed, and the step is tried again after a pause. Pauses grow, and are random, so that
-two processes do not meet again.
+two processes do not collide again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Runner:
         return self._known
 
     def forget(self) -> None:
-        """Read the state again when it is needed next: something may have changed it."""
+        """Discard the state, which may have changed, so that it is read again when it is needed."""
         self._known = None
 
     def run(self, steps: Sequence[Step]) -> None:
@@ -86,17 +86,17 @@ class Runner:
             try:
                 with session.begin_step(step.lock, timeout):
                     if session.is_exclusive:
-                        self.forget()  # others may have changed it before
+                        self.forget()  # others may have changed the table before
                     self._execute(step)
             except DBAPIError as error:
                 is_locked = can_be_retried(error, self.connection.dialect)
-                if is_locked and step.probe:  # hours of work may be lost, so nobody repeats them without being asked
+                if is_locked and step.probe:  # hours of work may be lost, so only the user repeats it
                     raise LockNotAvailable(
                         step=step.name, table=self.target.table, attempts=1, timeout=timeout
                     ) from error
                 can_tell = not self.connection.invalidated and not is_locked
                 if can_tell and not step.statements(self.state):
-                    return  # a process that was killed had sent it, and the server has completed it
+                    return  # a killed process had sent the statement, and the server has completed it
                 raise
 
         until_locked(attempt, step.name, self.target, self.connection, session.patience, timeout)
@@ -113,7 +113,7 @@ class Runner:
 
 
 class _TableInUse(Exception):
-    """Another session builds an index of the table: a deadlock with it would end the one or the other build."""
+    """Another session builds an index of the table: a deadlock would end one of the two builds."""
 
 
 def until_locked(
@@ -124,9 +124,9 @@ def until_locked(
     patience: Patience,
     timeout: float | None = None,
 ) -> Result:
-    """Call *action* again, after pauses, as long as it fails because others have locked the table.
+    """Call *action*, and repeat it after a pause as long as it fails because others have locked the table.
 
-    :param timeout: how many seconds it waits for its lock.
+    :param timeout: how many seconds each attempt waits for its lock, as the error reports it.
     :raises LockNotAvailable: after the last attempt.
     """
     for attempt in range(1, patience.attempts + 1):
@@ -147,7 +147,7 @@ def until_locked(
 
 
 def can_be_retried(error: DBAPIError, dialect: Dialect) -> bool:
-    """Return True after a lock timeout, a deadlock, or the refusal of a cluster, in AUTOCOMMIT mode."""
+    """Return True if *error* is a lock timeout, a deadlock, or a commit that a cluster refused, in AUTOCOMMIT mode."""
     traits, cause = traits_for(dialect), error.orig
     if not isinstance(cause, Exception):
         return False
@@ -156,7 +156,7 @@ def can_be_retried(error: DBAPIError, dialect: Dialect) -> bool:
     return is_refused or code in traits.lock_errors | traits.conflict_errors
 
 
-# --- rehearsals: what the server refuses on an empty copy of the table, it would refuse half-way
+# --- rehearsals: a statement that the server refuses on an empty copy of the table would fail halfway through
 
 
 def is_accepted(connection: Connection, sql: str) -> bool:
@@ -171,7 +171,7 @@ def is_accepted(connection: Connection, sql: str) -> bool:
 
 
 def refused(scene: Scene, step: Step, error: DBAPIError) -> Obstacle:
-    """Return the obstacle that the *error* of a *step* shows; a lock that others have is none, and is raised."""
+    """Return the obstacle for the *error* of a *step*, or raise the error if others only hold a lock."""
     dialect = scene.table.connection.dialect
     if can_be_retried(error, dialect):
         raise error
@@ -182,7 +182,7 @@ def refused(scene: Scene, step: Step, error: DBAPIError) -> Obstacle:
 
 @contextmanager
 def without_translated_schemas(connection: Connection) -> Generator[None]:
-    """Switch ``schema_translate_map`` off, which DDL of Alembic and of this library ignores, and a SELECT does not."""
+    """Switch off ``schema_translate_map``, which changes SELECTs, but not the DDL of Alembic and of this library."""
     translated = connection.get_execution_options().get("schema_translate_map")
     connection.execution_options(schema_translate_map=None)
     try:
@@ -192,7 +192,7 @@ def without_translated_schemas(connection: Connection) -> Generator[None]:
 
 
 def list_statements(steps: Sequence[Step], session: Session, state: State) -> Iterator[str]:
-    """Yield comments and the statements of *steps* for the *state*, with the settings of the session that they take."""
+    """Yield the statements of *steps* for *state*, with comments, and with the session settings that they need."""
     during, before = session.changes()
     yield from during
     for step in steps:

@@ -27,10 +27,10 @@ FEW_ROWS = 10_000
 
 
 class LiveTable(ABC):
-    """The table of *target* in the database of *connection*. Everything is read when it is asked for."""
+    """The table of *target* in the database of *connection*. Everything is read on demand."""
 
     can_skip_triggers: ClassVar[bool] = False
-    """True if the database can leave out the triggers that an UPDATE fires."""
+    """True if the database can skip the triggers that an UPDATE fires."""
 
     def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
         self.connection: Connection = connection
@@ -46,13 +46,13 @@ class LiveTable(ABC):
             "unique": target.unique_name,
             "check": not_null_check_name(target.table, target.column),
         }
-        """The parameters of all queries of catalogs; each one uses some of them."""
+        """The parameters of all catalog queries; each query uses some of them."""
         self._rows = sql_table(target.table, column(target.column), schema=target.schema)
 
     # --- the catalogs
 
     def read_state(self) -> State:
-        """Read what exists of the column, and the indexes of the table.
+        """Return the state of the column and the indexes of the table.
 
         :raises ConfigurationError: if there is no such table, or if it is a view or another object that stores no rows.
         """
@@ -68,17 +68,17 @@ class LiveTable(ABC):
 
     @abstractmethod
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
-        """Return ``"table"``, the state without what the indexes tell, and the indexes.
+        """Return ``"table"``, the state without the indexes, and the indexes.
 
-        ``None`` if nothing has this name; another kind for a view and anything else without rows of its own.
+        ``None`` if nothing has this name. For a view, or anything else that stores no rows, the kind is another one.
         """
 
     @abstractmethod
     def estimate_rows(self) -> int | None:
-        """Return the number of rows that the database estimates, which SQLite counts; None if it has no estimate."""
+        """Return the estimated number of rows, which SQLite counts; None if the database has no estimate."""
 
     def estimate_bytes(self) -> int | None:
-        """Return the bytes of the table and its indexes, as the catalogs have them; None on SQLite."""
+        """Return the size of the table and its indexes in bytes, as the catalogs report it; None on SQLite."""
         return None
 
     @abstractmethod
@@ -86,12 +86,12 @@ class LiveTable(ABC):
         """Return the names of the triggers and rules that an UPDATE of the column fires."""
 
     def obstacles_to_skipping(self) -> Iterator[Obstacle]:
-        """Yield what keeps the role from leaving out triggers."""
+        """Yield the obstacles that keep the role from skipping triggers."""
         yield from ()
 
     @abstractmethod
     def without_triggers(self) -> AbstractContextManager[None]:
-        """Leave out the triggers of the table inside the open transaction."""
+        """Skip the triggers of the table inside the open transaction."""
 
     def restore_settings(self, state: State) -> None:
         """Restore settings of the session that a step has changed, and that a ROLLBACK does not restore."""
@@ -109,12 +109,12 @@ class LiveTable(ABC):
     # --- the rows
 
     def has_few_rows(self) -> bool:
-        """Return True if a strong lock on all rows takes milliseconds. Reads :data:`FEW_ROWS` rows at most."""
+        """Return True if the table has at most :data:`FEW_ROWS` rows, so that a strong lock lasts milliseconds."""
         rows = select(literal(1)).select_from(self._rows).limit(FEW_ROWS + 1).subquery()
         return (self.connection.scalar(select(func.count()).select_from(rows)) or 0) <= FEW_ROWS
 
     def has_rows_to_fill(self, state: State) -> bool:
-        """Return True if a row has no id, also because there is no column yet."""
+        """Return True if a row has no id, or if there are rows and no column yet."""
         return self.has_rows(self._rows.c[self.target.column].is_(None)) if state.exists else self.has_rows()
 
     def has_rows(self, *conditions: ColumnElement[bool]) -> bool:
@@ -128,7 +128,7 @@ class LiveTable(ABC):
         return self.connection.scalar(select(func.count()).select_from(self._rows).where(missing)) or 0
 
     def are_few_missing(self) -> bool:
-        """Return True if a backfill has run, and has left at most one row in a hundred, or 1000 rows."""
+        """Return True if a backfill has run, and has left at most one row in a hundred, or 1000 rows, without an id."""
         query = select(func.count(), func.count(self._rows.c[self.target.column])).select_from(self._rows)
         total, filled = self.connection.execute(query).one()
         return filled > 0 and total - filled <= max(1000, total // 100)
@@ -151,7 +151,7 @@ def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
 
 
 def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str, ReflectedColumn]:
-    """Return the columns of *table* by name. One whose type SQLAlchemy does not know has ``NullType``."""
+    """Return the columns of *table* by name. A column of a type unknown to SQLAlchemy has ``NullType``."""
     with _without_warnings():
         columns = inspector.get_columns(table, schema=schema)
     return {_unescaped(column["name"], inspector.dialect): column for column in columns}
@@ -159,14 +159,14 @@ def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str
 
 def primary_key_of(inspector: Inspector, table: str, schema: str | None) -> list[str]:
     """Return the names of the columns of the primary key, in its order."""
-    with _without_warnings():  # on MySQL and MariaDB, it reads all columns as well
+    with _without_warnings():  # on MySQL and MariaDB, this reflects all columns as well
         names = inspector.get_pk_constraint(table, schema=schema)["constrained_columns"]
     return [_unescaped(name, inspector.dialect) for name in names]
 
 
 @contextmanager
 def _without_warnings() -> Generator[None]:
-    """Hide SQLAlchemy's warnings of types that it does not know: they are those of other columns."""
+    """Hide SQLAlchemy's warnings about types that it does not recognize: only other columns have them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)
         yield

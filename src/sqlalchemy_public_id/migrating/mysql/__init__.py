@@ -1,1 +1,1 @@
-"""Everything that a migration knows of MySQL and MariaDB."""
+"""The parts of a migration that are specific to MySQL and MariaDB."""

@@ -1,7 +1,7 @@
-"""MySQL and MariaDB: every ALTER says LOCK=NONE, so that the server refuses instead of locking the table.
+"""MySQL and MariaDB: every ALTER says LOCK=NONE, so that the server refuses it instead of locking the table.
 
-``MODIFY`` drops what it does not repeat: each one has the whole definition, with character set, default and comment. It
-runs in strict mode, because the server replaces NULL by the empty string otherwise.
+``MODIFY`` drops each attribute that it does not repeat, so it always has the whole definition, with character set,
+default and comment. It runs in strict mode, because the server would otherwise replace NULL with the empty string.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlalchemy_public_id.migrating.steps import is_accepted, refused
 
 _COPY = "public_id_rehearsal"
 _NOT_CUT = 32
-"""The bytes of a name that always remain after the prefix that MySQL adds to it."""
+"""The number of bytes of a name that always fit after the prefix that MySQL adds to it."""
 
 
 class MySQLPlan(Plan):
@@ -93,15 +93,15 @@ class MySQLPlan(Plan):
             yield from _of_locks(scene, table.engine)
 
     def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
-        """Use a temporary table, which has the columns, indexes and CHECKs, and neither triggers nor foreign keys."""
+        """Use a temporary table, which has the columns, indexes and CHECKs, but neither triggers nor foreign keys."""
         connection = scene.table.connection
-        if not self.online or scene.state.versioned:  # it would commit; a copy of a versioned table refuses an ALTER
+        if not self.online or scene.state.versioned:  # an ALTER would commit; a copy of a versioned table refuses it
             return
-        # temporary tables refuse LOCK=NONE, and the catalogs have no state of them
+        # temporary tables refuse LOCK=NONE, and the catalogs do not describe them
         plan = MySQLPlan(replace(scene.target, table=_COPY), self.dialect, allow_lock=True)
         drop = f"DROP TEMPORARY TABLE IF EXISTS {plan.table}"
         with MySQLSession(connection).settings():
-            send(connection, drop)  # of a rehearsal that was interrupted
+            send(connection, drop)  # left by an interrupted rehearsal
             if not is_accepted(connection, f"CREATE TEMPORARY TABLE {plan.table} LIKE {self.table}"):
                 return
             try:
@@ -124,19 +124,19 @@ class MySQLPlan(Plan):
     @property
     def _drop_column(self) -> str:
         name = self.target.column
-        # INSTANT renames the column, and MySQL fails (3507) if it cuts the longer name inside of a character
+        # INSTANT renames the column, and MySQL fails (3507) if it truncates the longer name within a character
         is_cut = not name.isascii() and len(name.encode()) > _NOT_CUT
         algorithm = f", ALGORITHM={'COPY' if self.allow_lock else 'INPLACE'}" if is_cut else ""
         return f"ALTER TABLE {self.table} DROP COLUMN {self.column}{algorithm}"
 
     @property
     def _lock(self) -> str:
-        # the server chooses the algorithm with the weakest lock, and refuses if writers would wait all the same
+        # the server chooses the algorithm with the weakest lock, and refuses if writers would still have to wait
         return "" if self.allow_lock else ", LOCK=NONE"
 
     @property
     def _rebuild(self) -> str:
-        # MySQL's rebuild in place can lose rows beside the purge of deleted ones, also while writers wait (bug 115608)
+        # MySQL's rebuild in place can lose rows while deleted ones are purged, even if writers wait (bug 115608)
         return ", ALGORITHM=COPY" if self.allow_lock and not self._is_mariadb else self._lock
 
     @property
@@ -201,7 +201,7 @@ class MySQLPlan(Plan):
     def _rewrite(self, name: str, statements: Callable[[State], Sequence[str]]) -> Step:
         """Build the step of a long ALTER, which needs its lock once more at the end.
 
-        InnoDB has no keys to enable: that takes the lock, and does nothing. Without LOCK=NONE, writers wait anyway.
+        The probe takes the lock and does nothing: InnoDB has no keys to enable. Without LOCK=NONE, writers wait anyway.
         """
         probe = "" if self.allow_lock else f"ALTER TABLE {self.table} ENABLE KEYS"
         return Step(name, statements, Lock.REWRITE, probe)
@@ -217,7 +217,7 @@ class MySQLPlan(Plan):
         return [Step("change the collation", statements)] if self.collation is not None else []
 
     def _collated(self, state: State) -> State:
-        """Return the *state* as it is after a change of the collation."""
+        """Return *state* as it will be after the collation has changed."""
         if not self.changes_collation(state):
             return state
         type_ = (state.type or "").partition(" CHARACTER SET ")[0]
@@ -241,11 +241,11 @@ class MySQLPlan(Plan):
 
 
 def _unversioned(state: State) -> str:
-    # otherwise, the backfill would add a version of each row to the history of a table of MariaDB
+    # otherwise, the backfill would add a version of each row to the history that MariaDB keeps
     return " WITHOUT SYSTEM VERSIONING" if state.versioned else ""
 
 
-# --- what stands in the way
+# --- obstacles
 
 _TABLE = text("""
 SELECT t.ENGINE AS engine, CURRENT_USER() AS user
@@ -299,11 +299,11 @@ WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE
 ORDER BY TRIGGER_NAME
 """)
 _ALTER = ("ALTER", "CREATE", "INSERT")
-"""The privileges that ALTER TABLE takes."""
+"""The privileges that ALTER TABLE needs."""
 
 
 def _of_copies(scene: Scene) -> Iterator[Obstacle]:
-    # the copy replaces the table: it receives rows from now on, and no changes of columns, defaults and indexes
+    # the copy will replace the table: it receives new rows, but no changes of columns, defaults and indexes
     triggers = scene.table.connection.execute(_OF_COPY, scene.table.names).scalars().all()
     if triggers and set(scene.phases) != {"backfill"}:
         table = scene.target.table
@@ -313,20 +313,20 @@ def _of_copies(scene: Scene) -> Iterator[Obstacle]:
 
 
 def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
-    """Yield the indexes that would silently lose the column, and its foreign keys, which refuse an ALTER."""
+    """Yield the indexes that would silently lose the column, and triggers and foreign keys that need it."""
     connection, names, state = scene.table.connection, scene.table.names, scene.state
     drops = "drop" in scene.phases
     for index in connection.execute(_WIDER_INDEXES, names).scalars() if drops else ():
         problem = f"the index {index} also contains other columns, and would silently lose this one"
         yield Obstacle("dependants", problem, "drop it first")
-    # the server would drop the column, and then refuse every INSERT; the catalogs have no more than the text
+    # the server would drop the column, and then refuse every INSERT; the catalogs have only the trigger's text
     uses = re.compile(rf"\b(NEW|OLD)\s*\.\s*(`?){re.escape(scene.target.column)}\2(?![\w$])", re.IGNORECASE)
     for trigger in connection.execute(_TRIGGERS, names).all() if drops else ():
         if uses.search(trigger.body):
             yield Obstacle("dependants", f"the trigger {trigger.name} needs the column", "drop or change it first")
     is_invisible = getattr(connection.dialect, "is_mariadb", False) and "INVISIBLE" in state.attributes
     if is_invisible and "contract" in scene.phases and scene.target.server_default == "drop":
-        # a rehearsal does not find it: it knows the column as it is before the migration, without the default
+        # a rehearsal does not find this: its steps are those for the column before the migration, without the default
         problem = f"{scene.target.column} is INVISIBLE, and MariaDB wants a default for such a column that forbids NULL"
         yield Obstacle("refused", problem, 'pass server_default="keep", or make it visible')
     drops_index = "relax" in scene.phases and state.index and not scene.target.keeps_unique
@@ -365,10 +365,10 @@ def _of_locks(scene: Scene, engine: str) -> Iterator[Obstacle]:
 
 
 def _of_the_history(scene: Scene) -> Iterator[Obstacle]:
-    """Yield an obstacle if earlier versions of a row have no id: NOT NULL holds for them as well."""
+    """Yield an obstacle if earlier versions of a row have no id: NOT NULL applies to them as well."""
     if not scene.state.versioned or "contract" not in scene.phases:
         return
-    # an UPDATE sets such a column, too, which is versioned
+    # an UPDATE also sets such a column, which is versioned
     makes_history = scene.fills_rows and scene.table.columns_changed_by_updates()
     table, missing = scene.plan.table, f"WHERE {scene.plan.column} IS NULL" if scene.state.exists else ""
     query = f"SELECT (SELECT count(*) FROM {table} FOR SYSTEM_TIME ALL {missing}) > count(*) FROM {table} {missing}"

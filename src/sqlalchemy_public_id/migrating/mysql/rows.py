@@ -1,6 +1,6 @@
-"""The rows of a table of MySQL or MariaDB by a key, whose values the server writes as text or hexadecimal digits.
+"""The rows of a table of MySQL or MariaDB by a key, whose values the server renders as text or hexadecimal digits.
 
-It converts them to the type of the column again.
+In a condition, the server converts them back to the type of the column.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Expression = Callable[[Any], ColumnElement[Any]]
 
 
 class Written(UserDefinedType[Any]):
-    """A type whose values are as the server writes them.
+    """A type whose values remain in the form in which the server renders them.
 
-    :param write: returns the expression that is selected for a column.
-    :param read: returns the expression that is compared, for a parameter with such a value.
+    :param write: returns the expression to select for a column.
+    :param read: returns the expression to compare with a column, for a parameter with such a value.
     """
 
     cache_ok: bool | None = False
@@ -46,10 +46,10 @@ class Written(UserDefinedType[Any]):
 
 
 NUMBER = BIGINT(unsigned=True)
-"""The type of an ENUM, a SET or BITs of MySQL and MariaDB, which are sorted by their numbers, and compared as text."""
+"""The type for ENUM, SET and BIT, whose values MySQL and MariaDB sort by number, and compare as text."""
 
 
-# a part of an index that allows NULL, or that is an expression, has no name here
+# the name is NULL for a part of an index that allows NULL or is an expression
 _KEYS = text("""
 SELECT s.INDEX_NAME AS `key`, c.COLUMN_NAME AS name, c.DATA_TYPE AS kind, c.CHARACTER_SET_NAME AS charset,
        c.COLLATION_NAME AS collation, c.NUMERIC_SCALE AS scale
@@ -69,13 +69,13 @@ _TIMES: dict[str, TypeEngine[Any]] = {
 
 
 def _type_of(part: Any) -> TypeEngine[Any] | None:
-    """Return the type for a part of a key; ``None`` if the server has no text for it that it reads again."""
+    """Return the type for a part of a key; ``None`` if the server cannot convert its values to text and back."""
     kind: str = part.kind or ""
     if kind.endswith("int") or kind in ("double", "year"):
         return NullType()
     if kind in ("bit", "enum", "set"):
         return NUMBER
-    if kind == "float":  # as text, it has six digits
+    if kind == "float":  # as text, it has only six digits
         return Written(lambda column: column + literal_column("0e0"), _itself)
     if kind == "decimal":
         return Written(_as_text, lambda value: cast(value, Numeric(65, part.scale)))
@@ -129,7 +129,7 @@ class MySQLRows(Rows):
     @contextmanager
     def claim(self, after: Place | None) -> Generator[bool]:
         target = self.target
-        place = "''" if target.schema else "DATABASE()"  # such a lock is one of the whole server
+        place = "''" if target.schema else "DATABASE()"  # such a lock is global to the server
         digest = digest_of(target.schema, target.table, target.column, after)
         name = f"SHA2(CONCAT({place}, '{digest}'), 224)"
         if not send(self.connection, f"SELECT GET_LOCK({name}, 0)").scalar():
@@ -152,13 +152,13 @@ class MySQLRows(Rows):
 
 
 class _KeysWindow(Window):
-    """There is no UPDATE … RETURNING, so the keys are read first; a batch is one UPDATE."""
+    """A window whose keys are read first, because there is no UPDATE … RETURNING; a batch is one UPDATE."""
 
     def write(self, places: Sequence[Place], ids: Sequence[str]) -> int:
         rows, dialect = self.rows, self.rows.connection.dialect
         version = dialect.server_version_info or ()
-        # Locked before they are counted: otherwise MariaDB locks them to read first, and to write later, and a writer
-        # in between is a deadlock.
+        # Rows are locked before they are numbered: otherwise, MariaDB takes shared locks first and exclusive locks
+        # later, and a writer in between causes a deadlock.
         locked = (
             select(*rows.parts)
             .where(rows.from_to(places[0], places[-1]), rows.column.is_(None))
@@ -172,7 +172,7 @@ class _KeysWindow(Window):
         # in hexadecimal, so that nothing needs quotes; as parameters, they would take three times as long
         literals = literal_column(", ".join(_literal(rows.target.format, id) for id in ids), String())
         value: Any = func.elt(numbered_rows.c.public_id_n, literals)
-        if rows.state.type == "uuid":  # of MariaDB, which is read and written as text
+        if rows.state.type == "uuid":  # of MariaDB, whose values are read and written as text
             value = cast(value, String())
         statement = update(rows.table).where(same_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
         return rows.connection.execute(statement, execution_options={"compiled_cache": None}).rowcount

@@ -1,8 +1,8 @@
 """The session of a migration of MySQL or MariaDB: time limits, modes, advisory locks, and clusters of nodes.
 
-In Galera, and in group replication with several primaries, every node takes writes. A node executes an ALTER of another
-one some time later, and meanwhile commits rows without the column or its default. A migration has to see these rows,
-and must not end a phase before all nodes have.
+In Galera, and in group replication with several primaries, every node accepts writes. A node executes an ALTER of
+another node some time later, and meanwhile commits rows without the column or its default. A migration has to see these
+rows, and must not end a phase before all nodes have executed it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class MySQLSession(Session):
                 "max_execution_time": 0,
             }
         if current.get("wsrep_on") == "ON":
-            # an ALTER of Galera is executed by all nodes in the same place of the order of transactions
+            # in Galera, all nodes execute an ALTER at the same position among the transactions
             wanted["wsrep_sync_wait"] = _ALL_STATEMENTS
-        # a member before MySQL 8.0.14 has no such setting, and nothing to wait for the others with; nor has OceanBase
+        # MySQL before 8.0.14 and OceanBase have no such setting, and no way to wait for the other members
         if current.get("group_replication_single_primary_mode") == "OFF":
             wanted["group_replication_consistency"] = "BEFORE_AND_AFTER"
         return wanted
 
     def wanted_batch_settings(self) -> dict[str, object]:
-        """Let a batch wait for a row for one second: meanwhile, others wait for the rows that it has locked."""
+        """Limit the wait of a batch for a row to one second, because others wait for the rows that it has locked."""
         if not is_autocommit(self.connection):
             return {}
         # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
@@ -82,10 +82,10 @@ class MySQLSession(Session):
 
 
 def mode_for_old_rows(mode: str) -> str:
-    """Return the *mode* of SQL that accepts zero and invalid dates: old rows and defaults have them, and are copied.
+    """Return the SQL *mode* with zero and invalid dates allowed: old rows and defaults have them, and are copied.
 
-    Strict mode stays, or comes: otherwise a value that does not fit is cut, and MODIFY replaces NULL by the empty
-    string. TRADITIONAL would bring the others back, and ORACLE writes functions of its own into defaults.
+    Strict mode is always on: otherwise, the server truncates values, and MODIFY replaces NULL with the empty string.
+    TRADITIONAL would forbid zero dates again, and ORACLE would write Oracle's functions into defaults.
     """
     left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL", "ORACLE"}
     kept = [each for each in mode.split(",") if each and each not in left_out]

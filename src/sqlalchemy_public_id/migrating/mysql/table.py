@@ -1,4 +1,4 @@
-"""What the catalogs of MySQL and MariaDB say of a table."""
+"""What the catalogs of MySQL and MariaDB say about a table."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class MySQLTable(LiveTable):
         return kind, state, indexes_from(self.connection.execute(_INDEXES, self.names).mappings())
 
     def _default(self, row: Row[Any]) -> str | None:
-        if row.default in (None, "NULL"):  # MariaDB returns NULL as a word
+        if row.default in (None, "NULL"):  # MariaDB returns NULL as the string "NULL"
             return None
         if self.is_mariadb:
             return str(row.default)
@@ -105,7 +105,7 @@ class MySQLTable(LiveTable):
 
     def _attributes(self, row: Row[Any]) -> str:
         attributes = " INVISIBLE" if "INVISIBLE" in row.extra else ""
-        if self.is_mariadb:  # the CHECK of a column of MySQL is one of the table
+        if self.is_mariadb:  # MySQL stores the CHECK of a column as a CHECK of the table
             for check in self.connection.execute(_CHECKS, self.names).mappings():
                 if check.get("LEVEL", "Column") == "Column":  # since MariaDB 10.5.10
                     attributes += f" CHECK ({check['CHECK_CLAUSE']})"
@@ -119,7 +119,7 @@ class MySQLTable(LiveTable):
         return None if size is None else int(size)
 
     def update_triggers(self) -> list[str]:
-        """Return the names of the triggers of an UPDATE, which users without the privilege ``TRIGGER`` do not see."""
+        """Return the names of the UPDATE triggers, which users without the privilege ``TRIGGER`` do not see."""
         return list(self.connection.execute(_TRIGGERS, self.names).scalars())
 
     def without_triggers(self) -> AbstractContextManager[None]:

@@ -1,1 +1,1 @@
-"""Everything that a migration knows of PostgreSQL."""
+"""The parts of a migration that are specific to PostgreSQL."""

@@ -1,7 +1,8 @@
 """PostgreSQL: no step rewrites the table, and every strong lock is held for milliseconds.
 
-The unique index is built ``CONCURRENTLY``. NOT NULL takes a CHECK constraint: ``NOT VALID`` adds it without a scan,
-``VALIDATE`` scans all rows beside readers and writers, and ``SET NOT NULL`` skips its scan then (since PostgreSQL 12).
+The unique index is built ``CONCURRENTLY``. NOT NULL begins as a CHECK constraint: ``NOT VALID`` adds it
+without a scan, ``VALIDATE`` scans all rows while others read and write, and ``SET NOT NULL`` then skips its scan (since
+PostgreSQL 12).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class PostgreSQLPlan(Plan):
         ]
 
     def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
-        # in Alembic's transaction, which is undone as a whole, also if the column exists already
+        # in Alembic's transaction, which is rolled back as a whole, for example if the column exists already
         before, after = f"SET lock_timeout = {milliseconds(lock_timeout)}", "RESET lock_timeout"
         drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
         return {"expand": [before, *self._missing(State()), after], "backfill": [], "drop": [before, drop, after]}
@@ -127,7 +128,7 @@ class PostgreSQLPlan(Plan):
         return step_if("drop the column", lambda state: state.exists, drop)
 
     def _missing(self, state: State) -> list[str]:
-        """Return what the column lacks for new rows. In one statement, so that nobody sees it without its default."""
+        """Return the statements that add the column, default or comment; one ALTER adds the column with its default."""
         is_finished = state.complete and self.target.server_default == "drop"
         changes = [] if state.exists else [f"ADD COLUMN {self.column} {self.type}"]
         changes += [] if is_finished else self._default(state)
@@ -138,7 +139,7 @@ class PostgreSQLPlan(Plan):
         return statements
 
     def _loosened(self, state: State) -> list[str]:
-        """Return what lets rows come without an id again: the database makes one."""
+        """Return the statement that allows NULL again, and restores the default that generates ids."""
         is_done = state.nullable or self.target.keeps_not_null
         changes = [*self._default(state), *(() if is_done else [f"ALTER COLUMN {self.column} DROP NOT NULL"])]
         return [f"{self._alter} {', '.join(changes)}"] if changes else []
@@ -189,7 +190,7 @@ class PostgreSQLPlan(Plan):
             step_if(
                 "look for NULL in old rows", lambda state: state.nullable and not state.checked, validate, Lock.BUILD
             ),
-            # two statements: one that drops the constraint, too, would drop it first, and scan all rows under its lock
+            # two statements: a single ALTER would drop the constraint first, and then scan all rows under its lock
             Step("forbid NULL", lambda state: [forbid] * state.nullable + [drop] * (state.check or state.nullable)),
         ]
 
@@ -208,7 +209,7 @@ class PostgreSQLPlan(Plan):
         ]
 
     def _drop_index(self, state: State) -> list[str]:
-        # in the schema of the table: by its name alone, the search path may find the index of another one
+        # in the schema of the table: by its name alone, the search path may find the index of another table
         schema = f"{state.schema}." if state.schema else self.schema
         drop = f"DROP INDEX {self._concurrently}IF EXISTS {schema}{self.unique_of(state)}"
         return [drop] if state.index and not state.constraint else []
@@ -227,7 +228,7 @@ class PostgreSQLPlan(Plan):
         return [step_if("drop the default", self.has_own_default, drop)]
 
 
-# --- what stands in the way
+# --- obstacles
 
 # pubupdate: published updates need a replica identity
 _TABLE = text("""
@@ -255,8 +256,8 @@ SELECT quote_ident(conname) FROM pg_constraint
 WHERE conrelid = to_regclass(:regclass) AND contype IN ('c', 'n') AND NOT convalidated AND conname <> :check
 ORDER BY 1
 """)
-# needs: what the dependant keeps from being dropped or changed. DROP COLUMN takes constraints of the table with it.
-# ALTER TYPE refuses the dependants that PostgreSQL does not make again (RememberAllDependentForRebuilding() there).
+# needs: what the dependant keeps from being dropped or changed. DROP COLUMN also drops constraints of the table. ALTER
+# TYPE fails if a dependant is one that PostgreSQL does not rebuild (see its RememberAllDependentForRebuilding()).
 _DEPENDANTS = text("""
 WITH ours AS (SELECT attrelid, attnum FROM pg_attribute
               WHERE attrelid = to_regclass(:regclass) AND attname = :column AND NOT attisdropped),
@@ -290,9 +291,9 @@ SELECT 1 FROM pg_collation WHERE collname = :collation AND pg_collation_is_visib
 AND collencoding IN (-1, pg_char_to_encoding(getdatabaseencoding()))
 """)
 _MAX_COLUMNS = 1600
-"""Those that were dropped count as well."""
+"""Dropped columns count as well."""
 
-# lists of columns came with PostgreSQL 15, and a new column is not in them
+# prattrs: the list of published columns, since PostgreSQL 15, which does not contain a new column
 _PUBLICATIONS = text("""
 SELECT t.pubname FROM pg_publication_tables t
 JOIN pg_publication p ON p.pubname = t.pubname

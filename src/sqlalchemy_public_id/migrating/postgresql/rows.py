@@ -1,4 +1,4 @@
-"""The rows of a table of PostgreSQL by ``ctid``, for tables of any key and of none, in windows of pages."""
+"""The rows of a table of PostgreSQL by ``ctid``, for tables with any key or none, in windows of pages."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PostgreSQLRows(Rows):
         size = self.connection.execute(_SIZE, live.names).one()
         self._rows: int | None = size.rows
         self._density: float = size.density
-        if size.is_parent:  # the rows of other tables have places of their own
+        if size.is_parent:  # each of these tables has its own ctids
             raise ConfigurationError(
                 f"{self.target.table} has partitions, or other tables inherit from it; fill these tables one by one"
             )
@@ -95,7 +95,7 @@ class PostgreSQLRows(Rows):
         text = cast(self.column, Text).collate("C")
         if not isinstance(format, NanoId) or len(format.forms) > 1:
             return text.regexp_match(format.pattern)
-        # a search for other characters takes a quarter of the time
+        # searching for characters outside the alphabet takes a quarter of the time
         lead = "" if format.prefix is None else format.prefix + format.separator
         others = f"[^{character_class(format.alphabet)[1:]}"
         body = func.substr(text, len(lead) + 1) if lead else text
@@ -132,14 +132,14 @@ def _pages(size: int) -> int:
 
 
 class _PagesWindow(Window):
-    """One statement selects its rows, and returns the last place."""
+    """A window of pages. The statement of a batch selects its rows, sets ids, and returns the last place."""
 
     def __init__(self, rows: Rows, after: Place | None, until: Place) -> None:
         self.rows = rows
         self.until: Place = until
         self.after: Place | None = after
-        # Each batch has its own claim: behind a pooler, the next one may run in another session. In a transaction of
-        # the caller, others would wait for it until that ends.
+        # Each batch has its own claim: behind a pooler, the next one may run in another session. There is no claim in a
+        # transaction of the caller, which would keep the window from others until it ends.
         is_alone = is_autocommit(rows.connection)
         self.claim: ColumnElement[bool] = lock_of_window(rows, after) if is_alone else true()
 
@@ -188,9 +188,9 @@ class _PagesWindow(Window):
 
 
 def lock_of_window(rows: Rows, after: Place | None) -> ColumnElement[bool]:
-    """Return an expression that locks a window; False if another process has it. The lock ends with the transaction.
+    """Return an expression that locks a window, and is False if another process has locked it.
 
-    One of the session would be lost behind a pooler that changes the session.
+    The lock ends with the transaction. A lock of the session would be lost behind a pooler that changes the session.
     """
     target = rows.target
     place = "" if target.schema else func.coalesce(cast(func.current_schema(), Text), "")

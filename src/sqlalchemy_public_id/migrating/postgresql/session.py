@@ -1,7 +1,7 @@
 """The session of a migration of PostgreSQL: time limits, advisory locks, and poolers that change it.
 
-A pooler may run each transaction of a connection in another session. A setting would then hold for statements of
-others, and not for those that need it.
+A pooler may run each transaction of a connection in another session. A setting would then apply to statements of
+other connections, and not to those that need it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy_public_id.migrating.session import Session, restore, send, trans
 _CLASS = 1_886_743_908
 """The ``classid`` of our locks in ``pg_locks``: "puid" in ASCII. Their ``objid`` is the table, or 0."""
 _LIMITS = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
-"""The limits that a role or a server sets; 0 is none. An index takes longer to build than a request may last."""
+"""The limits that a role or a server may set for requests; 0 is no limit. Building an index takes longer."""
 _PID = "SELECT pg_backend_pid()"
 _ATTEMPTS = 10
 """In a busy pool, one attempt may get the same session by chance."""
@@ -36,9 +36,9 @@ class PostgreSQLSession(Session):
     def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
         super().__init__(connection, patience)
         self._oid: int | None = None
-        """The table whose turn this session has."""
+        """The OID of the table whose lock this session holds."""
         self._is_alone = is_autocommit(connection)
-        """True if each statement is a transaction of its own, so that the turn has to last as long as the session."""
+        """True if each statement is its own transaction, so that the lock has to belong to the session."""
         self._is_stable: bool | None = None if self._is_alone else True
 
     @property
@@ -87,7 +87,7 @@ class PostgreSQLSession(Session):
         )
         found, is_taken = send(self.connection, query).one()
         if found is None:
-            return None  # there is no such table, which the operation is about to say
+            return None  # there is no such table; the operation will report it
         self._oid = found
         return bool(is_taken)
 
@@ -104,7 +104,7 @@ class PostgreSQLSession(Session):
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a time as PostgreSQL takes it for a setting."""
+    """Return *seconds* in milliseconds, as PostgreSQL's settings expect them."""
     return math.ceil(seconds * 1000)
 
 
@@ -112,9 +112,9 @@ def changes_session(connection: Connection) -> bool:
     """Return True if a pooler changes the session of a *connection* in AUTOCOMMIT mode after each statement."""
     mine = _read_pid(connection)
     if mine == _announced_pid(connection):
-        return False  # the server itself
-    # A connection that is not in a transaction keeps its session, unless another connection can use it meanwhile. The
-    # other one is not of the same pool, which may be exhausted.
+        return False  # this is the server itself
+    # A connection that is not in a transaction keeps its session, unless another connection uses it meanwhile. That
+    # connection comes from a new pool, because the engine's pool may be exhausted.
     pool = connection.engine.pool.recreate()
     other = pool.connect()
     try:
@@ -136,7 +136,7 @@ def _read_pid(connection: Connection) -> Any:
 
 
 def _announced_pid(connection: Connection) -> Any:
-    """Return the process that answered when the driver connected, if it is known: a pooler answers with its own."""
+    """Return the process id that the driver received when it connected, if it is known; a pooler sends its own."""
     driver: Any = connection.connection.driver_connection
     if hasattr(driver, "get_server_pid"):  # asyncpg
         return driver.get_server_pid()

@@ -1,4 +1,4 @@
-"""What the catalogs of PostgreSQL say of a table."""
+"""What the catalogs of PostgreSQL say about a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.state import IndexFacts, State
 from sqlalchemy_public_id.migrating.table import LiveTable, indexes_from
 
-# conindid is the index of a foreign key's target, too
+# conindid is also set for a foreign key, to the index that it refers to
 _INDEXES = """
 SELECT c.relname AS name, i.indisunique AS "unique", i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
        i.indisprimary AS "primary", CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
@@ -25,7 +25,7 @@ LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = to_regclass(:regclass)
 ORDER BY c.relname
 """
-# default: the server keeps DEFAULT NULL of a varchar(12) as NULL::character varying. unproven: NOT NULL NOT VALID, of
+# default: the server stores DEFAULT NULL of a varchar(12) as NULL::character varying. unproven: NOT NULL NOT VALID, in
 # PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
 _STATE = text(f"""
 SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace) AS text) AS schema,
@@ -61,7 +61,7 @@ WHERE c.oid = to_regclass(:regclass)
 """).columns(indexes=JSON())
 _ROWS = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:regclass)")
 _BYTES = text("SELECT pg_total_relation_size(to_regclass(:regclass))")
-# 16: for UPDATE. Without columns (UPDATE OF), a trigger fires for all. Rules: ev_type 2 is UPDATE.
+# tgtype 16 is UPDATE. A trigger without columns (UPDATE OF) fires for all of them. ev_type 2 of a rule is UPDATE.
 _TRIGGERS = text("""
 SELECT tgname FROM pg_trigger
 WHERE tgrelid = to_regclass(:regclass) AND NOT tgisinternal AND tgtype & 16 <> 0
@@ -87,7 +87,7 @@ class PostgreSQLTable(LiveTable):
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
         row = self._read_row()
         if row is not None and row.builder is None and not all(index["valid"] for index in row.indexes or ()):
-            # the catalogs are as they were when the statement began; the build may have ended before it looked for one
+            # the catalogs show the start of the statement, and builder a later time: the build may have ended meanwhile
             row = self._read_row()
         if row is None:
             return None

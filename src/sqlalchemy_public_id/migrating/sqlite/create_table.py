@@ -48,13 +48,13 @@ def with_column(sql: str, definition: str) -> str:
 
 
 def with_clause(sql: str, column: str, clause: str) -> str:
-    """Return the statement with a *clause* behind those that the definition of *column* has."""
+    """Return the statement with *clause* appended to the definition of *column*."""
     end = _definition(sql, column)[-1].end
     return f"{sql[:end]} {clause}{sql[end:]}"
 
 
 def without_clause(sql: str, column: str, kind: Literal["NOT NULL", "DEFAULT"]) -> str:
-    """Return the statement without the clause of this *kind* of *column*, if it has one."""
+    """Return the statement without the clause of this *kind* in the definition of *column*, if there is one."""
     clause = _clause(_definition(sql, column), kind)
     return sql[: clause[0].start].rstrip(" ") + sql[clause[-1].end :] if clause else sql
 
@@ -84,7 +84,7 @@ def settles_duplicates(sql: str, column: str) -> bool:
 
 
 def _is_of(sql: str, unique: list[_Term], definition: list[_Term], column: str) -> bool:
-    """Return True if a UNIQUE clause, of a table or of the *definition* of a column, has this *column* alone."""
+    """Return True if a UNIQUE clause, of the table or in the *definition* of a column, is on *column* alone."""
     columns = next((term for term in unique if term.text.startswith("(")), None)
     if columns is None:
         return definition[0].name == column.lower()
@@ -93,7 +93,7 @@ def _is_of(sql: str, unique: list[_Term], definition: list[_Term], column: str) 
 
 
 def _clause(terms: list[_Term], kind: str) -> list[_Term]:
-    """Return the terms of the clause of this *kind*, with its name; none if there is no such clause."""
+    """Return the terms of the clause of this *kind*, including its name; none if there is no such clause."""
     words = [term.text.lower() for term in terms]
     wanted = kind.lower().split()
     for at in range(len(words)):
@@ -111,12 +111,12 @@ def _clause(terms: list[_Term], kind: str) -> list[_Term]:
 
 
 def _definition(sql: str, column: str) -> list[_Term]:
-    """Return the terms of the definition of *column*; columns stand before constraints."""
+    """Return the terms of the definition of *column*; columns precede constraints."""
     return next(terms for terms in _definitions(sql) if terms[0].name == column.lower())
 
 
 def _definitions(sql: str) -> Iterator[list[_Term]]:
-    """Yield the terms of each column, and of what stands between two commas among the constraints."""
+    """Yield the terms of each column definition, and of each part between commas among the constraints."""
     body = next(term for term in _terms(sql, 0, len(sql)) if term.text.startswith("("))
     terms: list[_Term] = []
     for term in _terms(sql, body.start + 1, body.end - 1):

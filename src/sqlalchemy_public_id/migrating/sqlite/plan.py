@@ -1,8 +1,8 @@
-"""SQLite: the table is copied in one transaction, because its ALTER TABLE adds neither NOT NULL nor such a default.
+"""SQLite: the table is copied in one transaction, because ALTER TABLE cannot add NOT NULL or a computed default.
 
-The procedure is that of SQLite's documentation ("Making Other Kinds Of Table Schema Changes"). Rows, triggers, indexes
-on expressions, views and the counter of AUTOINCREMENT are kept. To foreign keys, dropping the old table deletes its
-rows: with ``PRAGMA foreign_keys=ON``, it would delete the rows of other tables that refer to it, or fail.
+The procedure follows SQLite's documentation ("Making Other Kinds Of Table Schema Changes"). Rows, triggers, indexes
+on expressions, views and the counter of AUTOINCREMENT are kept. For foreign keys, dropping the old table deletes its
+rows: with ``PRAGMA foreign_keys=ON``, it would also delete the rows of other tables that refer to it, or fail.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SQLitePlan(Plan):
         def edit(sql: str, state: State) -> str:
             return with_clause(self._with_default(sql, state, generates_ids=keeps), self.target.column, "NOT NULL")
 
-        table = self.quoted(self.target.table)  # without its schema, which stands before the name of the index
+        table = self.quoted(self.target.table)  # without its schema, which precedes the name of the index
         create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
         return [
             step_if("build the unique index", lambda state: not state.index, create, Lock.WRITERS),
@@ -126,7 +126,7 @@ class SQLitePlan(Plan):
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
 
     def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
-        """Use a copy of the schema in memory. What needs functions or modules of the application is left out."""
+        """Use an in-memory copy of the schema, without what needs functions or modules of the application."""
         target = replace(scene.target, schema=None)
         master = self.quoted(scene.target.schema or "main")
         query = f"SELECT sql FROM {master}.sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
@@ -161,7 +161,7 @@ class SQLitePlan(Plan):
             return state.type
         if state.stored is None or not state.stored.is_strict:
             return self.type
-        return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table takes no VARCHAR
+        return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table accepts no VARCHAR
 
     def _with_default(self, sql: str, state: State, *, generates_ids: bool) -> str:
         if state.default is not None and not self.has_own_default(state):
@@ -183,7 +183,7 @@ class SQLitePlan(Plan):
         *,
         fills_stragglers: bool = False,
     ) -> Step:
-        """Build the step that replaces the table by a copy, whose statement *edit* makes from the old one."""
+        """Build the step that replaces the table with a copy; *edit* changes its CREATE TABLE statement."""
 
         def statements(state: State) -> list[str]:
             return [*self._copied(state, edit, fills_stragglers)] if is_needed(state) else []
@@ -200,17 +200,17 @@ class SQLitePlan(Plan):
             )
         created, columns = stored.sql, [*stored.columns]
         old = self.quoted(f"_copy_of_{name}")
-        if not state.exists:  # the plan is asked before the column is added
+        if not state.exists:  # a report lists the statements before the column is added
             created = with_column(created, f"{self.column} {self._type(state)}")
             columns.append(self.target.column)
         values = [*map(self.quoted, columns)]
         inserted = ", ".join(values)
         if fills_stragglers:
-            # the transaction has the only lock for writers, so rows of the moment before it get their ids here
+            # the transaction holds the only write lock, so rows that were inserted just before it get their ids here
             filled = f"COALESCE({self.column}, {expression(self.target.format, 'sqlite')})"
             ours = self.target.column.lower()
             values = [filled if it.lower() == ours else self.quoted(it) for it in columns]
-        # otherwise the foreign keys, views and triggers of others would follow the old table to its new name
+        # otherwise, foreign keys, views and triggers that refer to the old table would follow it to its new name
         yield "PRAGMA legacy_alter_table=ON"
         yield f"ALTER TABLE {self.table} RENAME TO {old}"
         yield in_schema(edit(created, state), schema)

@@ -115,7 +115,7 @@ class SQLiteTable(LiveTable):
         return Obstacle("virtual", problem, "keep the ids in a separate table that refers to its rows")
 
     def _is_exact(self) -> bool:
-        # the catalogs have no collation of a column, but a UNION compares by that of its first part
+        # the catalogs do not contain the collation of a column, but a UNION compares by that of its first SELECT
         column, dialect = quoted(self.target.column, self.connection.dialect), self.connection.dialect
         name = quoted_table(self.target.table, self.target.schema, dialect)
         spellings = f"SELECT {column} FROM {name} WHERE 0 UNION SELECT column1 FROM (VALUES ('a'), ('A'), ('a '))"
@@ -136,7 +136,7 @@ class SQLiteTable(LiveTable):
 
     @contextmanager
     def without_triggers(self) -> Generator[None]:
-        # nobody else can write meanwhile, and fire them in vain
+        # no other session can write meanwhile, so no trigger is missed
         triggers = self._read_triggers()
         for name, _ in triggers:
             send(self.connection, f"DROP TRIGGER {self._schema}{quoted(name, self.connection.dialect)}")
@@ -146,7 +146,7 @@ class SQLiteTable(LiveTable):
 
 
 def in_schema(sql: str, schema: str) -> str:
-    """Return a stored CREATE TABLE, INDEX or TRIGGER, which has no schema, for *schema*, such as ``archive.``."""
+    """Return a stored CREATE TABLE, INDEX or TRIGGER statement, which names no schema, with *schema* (``archive.``)."""
     if schema == "main.":
         return sql
     return re.sub(
@@ -168,9 +168,9 @@ def _fires(sql: str, column: str) -> bool:
 
 # --- the rows
 
-# a table WITHOUT ROWID is an index of its own name
+# SQLite describes a table WITHOUT ROWID as an index of the same name
 _WITHOUT_ROWID = text("SELECT name FROM pragma_index_info(:table, :database) ORDER BY seqno")
-# unlike the Inspector, which finds a table only by the capital letters that its statement has
+# unlike the Inspector, which compares the name of a table case-sensitively
 _KEY = text("SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk > 0 ORDER BY pk")
 _NAMES = text("SELECT lower(name) FROM pragma_table_xinfo(:table, :database)")
 
@@ -181,7 +181,7 @@ class SQLiteRows(Rows):
     @classmethod
     def read_places(cls, live: LiveTable) -> Places:
         key = list(live.connection.execute(_WITHOUT_ROWID, live.names).scalars())
-        columns = {*live.connection.execute(_NAMES, live.names).scalars()}  # may hide the row id
+        columns = {*live.connection.execute(_NAMES, live.names).scalars()}  # which may hide the row id
         free = [name for name in ("rowid", "_rowid_", "oid") if name not in columns]
         names = key or free[:1] or live.connection.execute(_KEY, live.names).scalars()
         return dict.fromkeys(names, NullType())
