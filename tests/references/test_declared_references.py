@@ -88,13 +88,13 @@ def test_subclass_that_refers_to_itself() -> None:
 
     class Person(PublicIdMixin, Own):
         __tablename__ = "person"
-        __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012
+        __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012  # SQLAlchemy reads it
         kind: Mapped[str]
 
     class Employee(Person):
         __tablename__ = "employee"
         id: Mapped[int] = mapped_column(ForeignKey(Person.id), primary_key=True)
-        __mapper_args__ = {"polymorphic_identity": "employee"}  # noqa: RUF012
+        __mapper_args__ = {"polymorphic_identity": "employee"}  # noqa: RUF012  # SQLAlchemy reads it
         boss_id: Mapped[int | None] = mapped_column(ForeignKey("employee.id"))
         boss: Mapped[Employee | None] = relationship(remote_side="Employee.id", foreign_keys=boss_id)
         boss_public_id: Mapped[str | None] = public_ref("boss")

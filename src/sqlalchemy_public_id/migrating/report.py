@@ -79,8 +79,7 @@ def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport
     """Build the report of a migration from its *scene*."""
     live = scene.table
     steps = tuple(_steps(scene)) if not obstacles else ()
-    fills_rows = all(obstacle.code != "missing-right" for obstacle in obstacles) and scene.fills_rows
-    kinds = ["backfill"] * fills_rows + ["index"] * any("index" in step.name for step in steps)
+    kinds = ["backfill"] * scene.fills_rows + ["index"] * any("index" in step.name for step in steps)
     rows = live.estimate_rows()
     warnings = [*scene.plan.warnings(scene)]
     if "contract" in scene.phases and scene.state.exists and not scene.state.complete and (rows or 0) > SAMPLE:
@@ -93,7 +92,7 @@ def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport
         seconds=None if rows is None else sum(rows / _ROWS_A_SECOND[kind] for kind in kinds),
         steps=steps,
         rights=tuple(scene.plan.rights(scene)),
-        triggers=tuple(scene.triggers) if fills_rows else (),
+        triggers=tuple(scene.triggers) if scene.fills_rows else (),
         warnings=tuple(warnings),
         obstacles=tuple(obstacles),
     )
