@@ -16,6 +16,8 @@ WITH_SERVERS := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPU
 QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
 # whatever runs on rows: without migrations, commands, and whole services
 ROWS      := $(QUICK) $(addprefix --ignore tests/,alembic migrating cli histories helpdesk invoicing neighbours)
+# of these, what no name in _private.py is used for
+PUBLIC    := $(addprefix --ignore tests/,formats errors ext tokens keys/coprime dialects)
 LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, types, packages: make test TIER=all
 
 UV     := .venv/uv/bin/uv
@@ -37,7 +39,7 @@ help:
 	@echo 'make helpdesk  a service with FastAPI, tenants and a page, on http://127.0.0.1:8000'
 	@echo 'make check     the tests on SQLite, in about a minute; ARGS="tests/lookup -q" runs a part'
 	@echo 'make test      the tests on every database that is here; TIER=all runs slow ones, clusters and a browser, too'
-	@echo 'make lint      ruff, mypy --strict, pyright, the import contract'
+	@echo 'make lint      ruff, mypy --strict, pyright'
 	@echo 'make docs      the documentation, with warnings as errors'
 	@echo 'make bench     the benchmarks, in an hour; "make bench-quick" shows in minutes that they run'
 	@echo 'make simulate  every error at every call of the write path; SERVERS=yes kills connections and workers instead'
@@ -79,7 +81,7 @@ endif
 
 # What the write path does without the names in _private.py: more statements, and the same rows, objects and errors.
 public: $(VENV)/test.done databases
-	SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY=yes $(BIN)/python -m pytest $(WITH_SERVERS) $(ROWS) tests $(ARGS)
+	SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY=yes $(BIN)/python -m pytest $(WITH_SERVERS) $(ROWS) $(PUBLIC) tests $(ARGS)
 
 # Random programs (tests/whole/programs), so many a database: hours, where "make test" runs a few for seconds.
 programs: $(VENV)/test.done databases
@@ -89,7 +91,7 @@ programs: $(VENV)/test.done databases
 # deprecated since.
 lowest: $(LOWEST)/installed.done databases
 	$(LOWEST)/bin/python -m pytest $(PROCESSES) -W ignore::DeprecationWarning \
-	    $(ROWS) -k "test_drivers or not (postgresql or mysql or mariadb)" tests examples docs src README.md $(ARGS)
+	    $(ROWS) -k "test_drivers or not (postgresql or mysql or mariadb)" tests examples src README.md $(ARGS)
 
 # An editable installation with all tools, for working on the library. It replaces the wheel, so whatever needs the
 # wheel has to install it again.
@@ -127,7 +129,6 @@ lint: $(VENV)/lint.done
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH=$(CURDIR)/$(BIN):$$PATH pyright --verifytypes sqlalchemy_public_id --ignoreexternal  # all public names have types
-	$(BIN)/lint-imports --no-cache
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/zizmor --quiet --offline --min-severity medium .github  # permissions, injections, actions that are not pinned

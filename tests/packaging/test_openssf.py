@@ -62,11 +62,13 @@ def test_dangerous_workflow(name: str) -> None:
 
 
 def test_ci_tests() -> None:
-    """Each pull request, and each push to ``main``, runs the gate."""
+    """Each pull request, and each push to ``main``, runs every part of the gate."""
     triggers = WORKFLOWS["tests.yml"].partition("\npermissions:")[0]
+    (parts,) = re.findall(r"^PARTS=\((.*)\)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
 
     assert "\n  push:\n    branches: [main]\n  pull_request:\n" in triggers
-    assert ".ci/run" in JOBS["tests.yml gate"]
+    assert f"part: [{', '.join(parts.split())}]" in JOBS["tests.yml gate"]
+    assert '.ci/run "$PART"' in JOBS["tests.yml gate"]
 
 
 def test_packaging_and_signed_releases() -> None:
