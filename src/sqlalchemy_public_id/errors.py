@@ -31,7 +31,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any, ClassVar, cast
 
 __all__ = [
     "BackfillIncomplete",
@@ -54,18 +55,40 @@ __all__ = [
     "ReferenceNotReadable",
 ]
 
-_LIMIT = 60
+_LIMIT = 60  # characters of a string, and members of a container
 
 
 def safe_repr(value: object) -> str:
-    """Return the ``repr`` of *value*, truncated so that a hostile string cannot fill the log."""
-    if isinstance(value, (str, bytes)) and len(value) > _LIMIT:
-        return f"{value[:_LIMIT]!r}... ({len(value)} long)"
+    """Return the ``repr`` of *value*, or its beginning. A large or nested value costs no more, and none is an error.
+
+    >>> safe_repr({"ids": [[[[0] * 100_000]]]}), safe_repr(10**5000)
+    ("{'ids': [[[...]]]}", 'int too large to print')
+    """
     try:
-        text = repr(value)
-    except ValueError:  # an integer with more digits than Python converts
-        text = f"{type(value).__name__} too large to print"
-    return text if len(text) <= 4 * _LIMIT else f"{text[: 4 * _LIMIT]}..."
+        shown = _shortened(value, type(value), _LIMIT)
+        text = repr(shown)
+    except Exception:  # a __repr__ may raise anything, and may need more of the stack than is left
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 4 * _LIMIT or isinstance(shown, _Shown) else f"{text[: 4 * _LIMIT]}..."
+
+
+class _Shown(str):
+    __repr__ = str.__str__
+
+
+def _shortened(value: Any, cls: type[Any], most: int) -> Any:
+    """Return the beginning of a string or number, and *most* members of a container, which has fewer in each level."""
+    if issubclass(cls, (str, bytes, bytearray)) and len(value) > _LIMIT:
+        return _Shown(f"{value[:_LIMIT]!r}... ({len(value)} long)")
+    if issubclass(cls, int) and value.bit_length() > 8 * _LIMIT:
+        return _Shown(f"{cls.__name__} too large to print")
+    kind = cast("Any", next((one for one in (list, tuple, set, frozenset, dict) if issubclass(cls, one)), None))
+    if kind is None or not value:
+        return value
+    is_dict, dots = issubclass(cls, dict), cast("Any", _Shown("..."))
+    members: Any = islice(value.items() if is_dict else value, most)
+    shown = [_shortened(one, cast("Any", type(one)), most if is_dict else most // 4) for one in members]
+    return kind([*shown, *[(dots, dots) if is_dict else dots] * (len(value) > most)])
 
 
 class PublicIdError(Exception):
@@ -129,8 +152,8 @@ class InvalidCursor(PublicIdNotFound):
         self.reason: str = reason or f"no {model} has this public id"
         """What is wrong with the cursor."""
         if reason is not None:
-            cursor = f"{field}: the cursor {safe_repr(value)} cannot be used"
-            self.args: tuple[Any, ...] = (f"{cursor}: {reason}; begin with the first page",)
+            message = f"{field}: the cursor {safe_repr(value)} cannot be used: {reason}; begin with the first page"
+            self.args: tuple[Any, ...] = (message,)
 
 
 class ReferenceNotReadable(PublicIdError, LookupError):
@@ -184,10 +207,8 @@ class IdempotencyConflict(PublicIdError):
 
     def __init__(self, public_id: str, *, model: str, differing: tuple[str, ...] = ()) -> None:
         how = f" with a different {', '.join(differing)}" if differing else ", but does not meet the condition"
-        super().__init__(
-            f"{model} {safe_repr(public_id)} already exists{how}; "
-            f"repeat the insert with the same values, or use a new public id for a new row"
-        )
+        advice = "repeat the insert with the same values, or use a new public id for a new row"
+        super().__init__(f"{model} {safe_repr(public_id)} already exists{how}; {advice}")
         self.public_id: str = public_id
         """The public id of the insert and of the stored row."""
         self.model: str = model

@@ -20,22 +20,32 @@ _NUMBERS = (0x017F22E279B07CC398C4DC0C0C07398F, 0x919108F752D14320 << 64 | 0x9BA
 """The examples of RFC 9562 for UUIDs of version 7 (A.6) and 4 (A.3)."""
 
 
-def core_schema_of(check: Callable[[Any], str]) -> core_schema.CoreSchema:
+def core_schema_of(
+    check: Callable[[Any], str], mark: Callable[[str, str | None], None], *, name: str, field: str | None
+) -> core_schema.CoreSchema:
     """Return the schema of ids that *check* accepts and makes canonical; they are strings in JSON.
 
     Other types are not converted, so strict mode makes no difference. A refused value raises an error of type
     ``public_id``.
+
+    :param mark: called with an id that was parsed from a string, and the name of its field, or None outside of a model.
+    :param name: a name for the ids, which the places of errors in a union contain.
+    :param field: the name of the field, for releases of Pydantic that do not tell it to their validators.
     """
 
-    def checked(value: object) -> str:
+    def checked(value: object, info: core_schema.ValidationInfo) -> str:
         try:
-            return check(value)
+            found = check(value)
         except InvalidPublicId as error:
             facts = {"reason": error.reason, "expected": error.expected}
             template = "Input is not a public id: {reason} (expected {expected})"
             raise PydanticCustomError("public_id", template, facts) from None
+        if found is not value:
+            mark(found, info.field_name or field)
+        return found
 
-    return core_schema.no_info_plain_validator_function(
+    checked.__name__ = checked.__qualname__ = name
+    return core_schema.with_info_plain_validator_function(
         checked, serialization=core_schema.to_string_ser_schema(when_used="json")
     )
 

@@ -35,8 +35,10 @@ class TypedId(str):
     :raises DuplicatePrefix: at declaration, if another type has this prefix, or one that is ambiguous with it.
     """
 
-    __slots__ = ()
+    __slots__ = ("_parsed_by",)
 
+    _parsed_by: str
+    """The name of the Pydantic field that has parsed the id from a string."""
     id_format: ClassVar[Format]
     """The format of the type's ids, prefix included. (``format`` is a method of :class:`str`.)"""
     prefix: ClassVar[str]
@@ -89,12 +91,17 @@ class TypedId(str):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str.__repr__(self)})"
 
+    def __getstate__(self) -> object:
+        """Leave the name of the field out of pickles and copies, which are no longer a part of a request."""
+        return getattr(self, "__dict__", None) or None
+
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+    def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> Any:
         """Return the schema of a Pydantic field, which accepts ids of this type only."""
         from sqlalchemy_public_id import pydantic_schema  # called by Pydantic, so it is installed
 
-        return pydantic_schema.core_schema_of(cls if hasattr(cls, "id_format") else cls.parse)
+        check = cls if hasattr(cls, "id_format") else cls.parse
+        return pydantic_schema.core_schema_of(check, mark_parsed, name=cls.__name__, field=handler.field_name)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
@@ -102,6 +109,17 @@ class TypedId(str):
         from sqlalchemy_public_id import pydantic_schema
 
         return pydantic_schema.json_schema_of(getattr(cls, "id_format", None))
+
+
+def mark_parsed(public_id: str, field: str | None) -> None:
+    """Note that *field* of a Pydantic model has parsed *public_id*. A plain string cannot know it."""
+    if field is not None and isinstance(public_id, TypedId):
+        public_id._parsed_by = field  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
+
+
+def field_that_parsed(value: object) -> str | None:
+    """Return the name of the Pydantic field that has parsed *value*; ``None`` if it is not known."""
+    return getattr(value, "_parsed_by", None) if isinstance(value, TypedId) else None
 
 
 def _format_of(cls: type[TypedId], prefix: str | None, format: Format | None, aliases: tuple[str, ...]) -> Format:

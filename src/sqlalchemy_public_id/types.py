@@ -198,7 +198,10 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
     def checked(self, value: object, field: str | None = None) -> str:
         """Return *value* as the attribute shows it; raise :class:`InvalidPublicId` if it is not an id of the format."""
-        return str.__new__(self.python_type, self.id_format.validate(value, field=field))
+        text = self.id_format.validate(value, field=field)
+        if isinstance(value, str) and type(value) is self._typed and value == text:
+            return value  # itself, because it may know the field of a request that has parsed it
+        return str.__new__(self.python_type, text)
 
     def canonical(self, value: object) -> str | None:
         """Return *value* as the attribute shows it; ``None`` if it is not an id of the format."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import re
 import shlex
+import sys
 import textwrap
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,6 +203,90 @@ def test_huge_number() -> None:
         NanoId().validate(number)
 
     assert raised.value.value is number
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise KeyError("no text")
+
+
+class Rows(list[Any]): ...
+
+
+NESTED = json.loads("[" * 500 + "]" * 500)
+WIDE: list[Any] = [
+    [[0] * 1000] * 10**6,
+    {"k" * 10**7: {"v" * 10**7: [NESTED] * 10**6}},
+    {str(number): 0 for number in range(10**5)},
+    {*range(10**5)},
+    (frozenset(range(10**5)),) * 10**5,
+    Rows([Rows("x" * 10**6)] * 10**6),
+    bytearray(10**7),
+    [10**5000, -(10**5000)],
+    NESTED,
+]
+
+
+@pytest.mark.parametrize("value", WIDE, ids=lambda value: f"{type(value).__name__}-{len(value)}")
+def test_message_costs_the_same_for_every_value(value: Any) -> None:
+    """The message of a large or nested value takes no memory that grows with the value, and stays short."""
+    tracemalloc.start()
+    try:
+        message = str(PublicIdNotFound(value, model="User"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(message) < 500
+    assert peak < 500_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        (),
+        {},
+        set(),
+        frozenset(),
+        [1],
+        (1,),
+        (1, b"2"),
+        {"a": [1, (2,)]},
+        {1},
+        frozenset({"x"}),
+        [[[None]]],
+        list,
+        1.5,
+    ],
+    ids=repr,
+)
+def test_small_value_is_shown_as_it_is(value: Any) -> None:
+    """The message has the ``repr`` of a small value."""
+    assert str(PublicIdNotFound(value, model="User")) == f"no User has the public id {value!r}"
+
+
+@pytest.mark.parametrize("value", [Unshown(), [Unshown()], {"a": Unshown()}], ids=["alone", "in a list", "in a dict"])
+def test_value_whose_repr_fails(value: Any) -> None:
+    """The message of a value whose ``repr`` raises an error has its type."""
+    name = type(value).__name__
+
+    assert str(PublicIdNotFound(value, model="User")) == f"no User has the public id an object of type {name}"
+
+
+def test_input_of_every_depth() -> None:
+    """A list of any depth that ``json.loads`` reads is rejected as no id, however little of the stack is left."""
+    refused = 0
+    for depth in range(sys.getrecursionlimit() - 400, sys.getrecursionlimit() + 10):
+        try:
+            value = json.loads("[" * depth + "]" * depth)
+        except RecursionError:
+            break
+        with pytest.raises(InvalidPublicId, match="it is of type list"):
+            NanoId().validate(value)
+        refused += 1
+
+    assert refused > 0
 
 
 def test_long_input_is_cut_when_a_stored_id_would_change() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 import subprocess
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 import pytest
 from hypothesis import given
-from pydantic import BeforeValidator, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, StringConstraints, TypeAdapter, ValidationError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from support.strategies import any_text, formats, junk
 
@@ -236,6 +238,32 @@ def test_union() -> None:
     assert type(adapter.validate_python(TEXT)) is PayeeId
     assert type(adapter.validate_python("pydbill_0123456789")) is BillId
     assert adapter.validate_python(None) is None
+
+
+def test_names_of_a_union() -> None:
+    """The errors of a union name each of its types, formats by their prefix or class."""
+    sources: list[Any] = [NanoId(prefix="pydfmt"), NanoId()]
+    kinds = [PayeeId, *(Annotated[str, PublicId(source)] for source in sources)]
+    adapter: TypeAdapter[Any] = TypeAdapter(Union[tuple(kinds)])  # noqa: UP007
+    with pytest.raises(ValidationError) as refused:
+        adapter.validate_python("x")
+
+    places = [error["loc"] for error in refused.value.errors()]
+    assert places == [(f"function-plain[{name}()]",) for name in ("PayeeId", "pydfmt", "NanoId")]
+
+
+def test_field_is_not_part_of_an_id() -> None:
+    """The id that a field has parsed differs from no other id; its pickles and copies do not know the field."""
+
+    class Payment(BaseModel):
+        payee: PayeeId
+
+    parsed, made = Payment.model_validate({"payee": TEXT}).payee, PayeeId(TEXT)
+    clones = [pickle.loads(pickle.dumps(parsed)), copy.copy(parsed), copy.deepcopy(parsed), made]
+
+    assert [(clone, hash(clone), repr(clone)) for clone in clones] == [(parsed, hash(parsed), repr(parsed))] * 4
+    assert pickle.dumps(parsed) == pickle.dumps(made)
+    assert Payment(payee=made).payee is made
 
 
 @pytest.mark.parametrize("left", [BeforeValidator(str.strip), StringConstraints(strip_whitespace=True)], ids=repr)

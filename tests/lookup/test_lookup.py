@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import sys
 import uuid
 import weakref
 from decimal import Decimal
@@ -184,6 +186,21 @@ def test_impossible_id_sends_nothing(db: Session, statements: list[str], value: 
     with pytest.raises(PublicIdNotFound) as caught:
         lookup.get_one(db, Owner, value)
     assert len(str(caught.value)) < 500
+    assert statements == []
+
+
+def test_nested_list_of_every_depth(db: Session, statements: list[str]) -> None:
+    """A list of any depth that ``json.loads`` reads is not found, also where ``repr()`` of it would need more stack."""
+    found: list[Any] = []
+    for depth in range(100, sys.getrecursionlimit() + 10):
+        try:
+            value = json.loads("[" * depth + "]" * depth)
+        except RecursionError:
+            break
+        found += [lookup.get(db, Owner, value), lookup.resolve(db, value), *lookup.get_many(db, Owner, [value])]
+
+    assert found
+    assert {*found} == {None}
     assert statements == []
 
 

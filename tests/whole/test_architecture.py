@@ -30,7 +30,7 @@ EXTRAS = {
     "keys": {"ffx"},
     "keys/cluster/autogenerate.py": {"alembic"},
     "keys/cluster/operations.py": {"alembic"},
-    "ext": {"anyio", "fastapi", "flask", "litestar", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
+    "ext": {"fastapi", "flask", "litestar", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
     "pydantic_schema.py": {"pydantic_core"},
     "testing/fixtures.py": {"pytest"},
 }

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from inspect import signature
+from typing import Any, get_args
 
 from fastapi import Request
 from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from sqlalchemy_public_id.errors import (
-    ConfigurationError,
     IdempotencyConflict,
     InvalidCursor,
     InvalidPublicId,
     PublicIdNotFound,
 )
+from sqlalchemy_public_id.ext._fields import read_paths
 from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
-from sqlalchemy_public_id.ext._places import Place, search
 
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
@@ -35,39 +38,42 @@ def status_of(error: Exception) -> int:
     return 404 if is_row(error) else 422
 
 
-def _detail(request: Request, error: Any, place: Place | None) -> dict[str, Any]:
-    """Return one entry of the list that FastAPI sends in a 422."""
+def _detail(request: Request, error: Any) -> dict[str, Any]:
+    """Return one entry of the list that FastAPI sends in a 422.
+
+    Its place is the field that has parsed the id, else the attribute of the model. The request is not searched for the
+    id: it may be as large and as nested as a client likes.
+    """
     kind = "public_id_invalid" if isinstance(error, InvalidPublicId) else "public_id_unknown"
     if isinstance(error, InvalidCursor):
         kind = "cursor_invalid"
-    if place is None:
-        is_body = request.scope.get("method") not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
-        field = field_of(error)
-        place = ("body" if is_body else "query", *([] if field is None else [field]))
+    is_body = request.scope.get("method") not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
+    field = field_of(error)
+    route = request.scope.get("route")
+    place = ("body" if is_body else "query", *([] if field is None else [_name_sent(route, field)]))
     return {"type": kind, "loc": place, "msg": message_of(error)}
 
 
-async def _place_of(request: Request, error: Any) -> Place | None:
-    """Return the place of the wrong id in *request*.
-
-    :raises ConfigurationError: for an id that did not come with the request, which is a bug in the application:
-        Starlette answers it with 500, and the server logs it. It is not raised if the body is not read here, or for a
-        WebSocket.
-    """
-    if isinstance(error, (InvalidCursor, IdempotencyConflict)):
-        return None
-    place, is_complete = await search(request, error.value, field_of(error))
-    if place is None and is_complete:
-        # not the error itself: Starlette would call this handler again, with a request whose body was consumed
-        raise ConfigurationError(f"the application used an invalid id that is not from the request: {error}") from error
-    return place
+def _name_sent(route: Any, field: str) -> str | int:
+    """Return the alias of *field*, if all models in the signature of the endpoint agree on one; else, *field*."""
+    names: set[str | int] = set()
+    with suppress(Exception):  # an annotation is a name that only FastAPI can resolve
+        parts: list[Any] = [each.annotation for each in signature(route.endpoint, eval_str=True).parameters.values()]
+        for part in parts:  # the list grows
+            fields: dict[str, FieldInfo] = {}
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                fields = part.model_fields
+                names.update(next(read_paths(part, field, fields[name]))[0] for name in fields if name == field)
+            inner = [*get_args(part), *(each.annotation for each in fields.values())]
+            parts += [each for each in inner if not any(each is one for one in parts)]
+    return names.pop() if len(names) == 1 else field
 
 
 async def unprocessable(request: Request, error: Any) -> JSONResponse:
     """Answer a malformed request as FastAPI does, but without its input if JSON cannot represent it."""
     try:
         return await request_validation_exception_handler(request, error)
-    except ValueError:  # a lone surrogate, or NaN
+    except (ValueError, RecursionError):  # a lone surrogate, NaN, or more levels than Python's stack has
         details = [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
         return JSONResponse({"detail": details}, 422)
 
@@ -82,9 +88,8 @@ class Answers:
         return dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), self.answer)
 
     async def answer(self, request: Request, error: Any) -> JSONResponse:
-        place = await _place_of(request, error)
         status = status_of(error)
-        details = [_detail(request, error, place)] if status == 422 else []
+        details = [_detail(request, error)] if status == 422 else []
         content = self._content(status, message_of(error), details)
         if isinstance(error, IdempotencyConflict):
             content["differing"] = list(error.differing)

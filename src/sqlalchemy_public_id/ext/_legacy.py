@@ -62,9 +62,9 @@ class LegacyKeys:
 
     def key_in(self, text: object) -> int | None:
         """Return *text* as a key, or ``None`` if it is not an accepted key."""
-        if not isinstance(text, str) or not (text.isascii() and text.isdecimal()):
+        if not isinstance(text, str) or len(text) > len(str(self.up_to)) or _today() > self.until:
             return None
-        if text[0] == "0" or len(text) > len(str(self.up_to)) or _today() > self.until:
+        if not (text.isascii() and text.isdecimal()) or text[0] == "0":
             return None
         key = int(text)
         return key if key <= self.up_to else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy_public_id.errors import IdempotencyConflict, InvalidCursor, InvalidPublicId, PublicIdNotFound
+from sqlalchemy_public_id.typed import field_that_parsed
 
 
 def is_row(error: Exception) -> bool:
@@ -13,8 +14,11 @@ def is_row(error: Exception) -> bool:
 
 
 def field_of(error: Any) -> str | None:
-    """Return the name of the field in the request: the last part of an attribute such as "Order.customer_public_id"."""
-    return None if error.field is None else str(error.field).rpartition(".")[2]
+    """Return the name of the field that has parsed the id; else, the last part of "Order.customer_public_id"."""
+    if error.field is None:
+        return None
+    parsed_by = None if isinstance(error, InvalidCursor) else field_that_parsed(error.value)
+    return parsed_by or str(error.field).rpartition(".")[2]
 
 
 def message_of(error: Any) -> str:

@@ -136,14 +136,17 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
     * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
-    Without the handlers, :func:`by_public_id` still answers 404, but the other errors are answered with 500. A wrong id
-    that did not come with the request, such as one in your settings, is an error of the server. It is raised as a
-    :class:`ConfigurationError`, so the client gets a 500 and your log the traceback.
+    Without the handlers, :func:`by_public_id` still answers 404, but the other errors are answered with 500.
 
     The answers have the shape of FastAPI's own: ``{"detail": …}``, where a 422 lists ``type``, ``loc`` and ``msg``.
-    They name models, fields and formats, but contain no keys, no SQL and no input. (The 422 that FastAPI itself builds
-    for a malformed body or parameter repeats the input, as for every type.) If JSON cannot represent the input of a
-    malformed request, the answer is 422 instead of 500.
+    ``loc`` is ``body`` or ``query``, by the method of the request, and the name of the Pydantic field that has parsed
+    the id, if it is a typed id; else, the attribute of the model. The request is not searched for the id, so an answer
+    costs the same for a large request as for a small one. An id that did not come with the request, such as one in your
+    settings, is answered in the same way.
+
+    The answers name models, fields and formats, but contain no keys, no SQL and no input. (The 422 that FastAPI itself
+    builds for a malformed body or parameter has the exact place, and repeats the input, as for every type.) If JSON
+    cannot represent the input of a malformed request, the answer is 422 instead of 500.
 
     The OpenAPI document gets a 404 for each operation with a public id in its path. It gets a 409 where a client can
     send the id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body.

@@ -50,7 +50,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.orm.inspection import AnySession, session_of, unscoped
-from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.typed import TypedId, mark_parsed
 
 with require("pydantic"):
     from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
@@ -104,11 +104,12 @@ class PublicId:
         self._check: Callable[[Any], str]
         if isinstance(source, Format):
             self.id_format, self._check = source, source.validate
+            self._name = type(source).__name__ if source.prefix is None else source.prefix
         elif isinstance(source, type) and issubclass(source, TypedId) and hasattr(source, "id_format"):
-            self.id_format, self._check = source.id_format, source
+            self.id_format, self._check, self._name = source.id_format, source, source.__name__
         elif _mapped.mapper_of(source) is not None:
             type_ = public_id_type(_mapped.public_id(source, attribute)[1])
-            self.id_format, self._check = type_.id_format, type_.checked
+            self.id_format, self._check, self._name = type_.id_format, type_.checked, source.__name__
         else:
             raise ConfigurationError(
                 f"{safe_repr(source)} has no public ids; expected a format such as NanoId(length=12), a TypedId class "
@@ -122,7 +123,8 @@ class PublicId:
                 f"{self!r} annotates {safe_repr(source)}, expected str or a typed id; if the id is optional, write "
                 f"Annotated[str, PublicId(…)] | None"
             )
-        inner, own = handler(source), core_schema_of(self._check)
+        inner = handler(source)
+        own = core_schema_of(self._check, mark_parsed, name=self._name, field=handler.field_name)
         # a plain str, or a typed id, adds nothing to the check; validators and constraints on the left do
         is_plain = inner["type"] == "function-plain" or inner.keys() <= {"type", "metadata"}
         return own if is_plain else core_schema.chain_schema([inner, own])

@@ -13,6 +13,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
 from sqlalchemy_public_id.lookup.fetching import KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.keysets import Keyset, plain_keyset
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
@@ -185,7 +186,7 @@ def _id_in(cursor: object, field: str, mark: str, id_format: Format, model: type
     """Return the public id in *cursor*; refuse a cursor of another order."""
     text, other = cursor, ""
     if isinstance(cursor, str) and not id_format.is_valid(cursor):
-        text, _, other = cursor.rpartition(_MARK)
+        text, _, other = cursor[: 2 * MAX_LENGTH].rpartition(_MARK)
     if not id_format.is_valid(text):
         raise InvalidCursor(cursor, model=model.__name__, field=field)
     if other and f"{_MARK}{other}" != mark:
