@@ -39,10 +39,10 @@ from typing_extensions import TypeVar
 
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id.columns import MAX_RETRIES, after_type_attached, set_max_retries
-from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.default import IdDefault
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.orm import Listener, Listeners, mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
