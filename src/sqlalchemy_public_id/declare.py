@@ -82,6 +82,7 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
 
 _LISTENERS = Listeners(
     Listener(IdColumnType, "after_parent_attach", after_type_attached),
+    Listener(Mapper, "after_mapper_constructed", mappers.after_mapper_constructed),
     Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
     Listener(Mapper, "mapper_configured", mappers.mapper_configured),
     Listener(object, "attribute_instrument", mappers.attribute_instrument, {"propagate": True}),
