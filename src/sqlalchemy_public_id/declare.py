@@ -39,10 +39,10 @@ from typing_extensions import TypeVar
 
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id.columns import MAX_RETRIES, after_type_attached, set_max_retries
-from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard.default import IdDefault
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.orm import Listener, Listeners, mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
@@ -82,6 +82,7 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
 
 _LISTENERS = Listeners(
     Listener(IdColumnType, "after_parent_attach", after_type_attached),
+    Listener(Mapper, "after_mapper_constructed", mappers.after_mapper_constructed),
     Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
     Listener(Mapper, "mapper_configured", mappers.mapper_configured),
     Listener(object, "attribute_instrument", mappers.attribute_instrument, {"propagate": True}),

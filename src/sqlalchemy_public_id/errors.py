@@ -4,6 +4,7 @@
 
     PublicIdError
     ├── InvalidPublicId (ValueError)      a string is not a public id of the expected format
+    ├── InvalidKey (TypeError)            a public id, or another text, is given in place of an integer key
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
     │   └── InvalidCursor                 a page cannot begin at a cursor
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
@@ -42,6 +43,7 @@ __all__ = [
     "DuplicatePrefix",
     "ImmutablePublicId",
     "InvalidCursor",
+    "InvalidKey",
     "InvalidPublicId",
     "KeySpaceExhausted",
     "LeaseNotAvailable",
@@ -125,6 +127,22 @@ class InvalidPublicId(PublicIdError, ValueError):
         """The reason, in words."""
         self.field: str | None = field
         """The name of the field, if the caller passed one."""
+
+
+class InvalidKey(PublicIdError, TypeError):
+    """A text that is no integer, such as a public id, is given in place of the internal key of a row.
+
+    It is a mistake of the program: MySQL and MariaDB would read ``'7abcdefghijk'`` as the key 7.
+    """
+
+    def __init__(self, value: object) -> None:
+        super().__init__(
+            f"{safe_repr(value)} is compared with, or stored as, an integer key (the id of a model, or a foreign key); "
+            f"to find a row by its public id, write lookup.get(session, Model, public_id); "
+            f"to refer to a row, assign the object, or its public id to a public_ref()"
+        )
+        self.value: object = value
+        """The whole value, or the expression."""
 
 
 class PublicIdNotFound(PublicIdError, LookupError):

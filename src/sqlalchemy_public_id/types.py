@@ -23,19 +23,10 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, Pub
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.alphabets import is_printable
+from sqlalchemy_public_id.key_types import COMPARISONS, EQUALITIES
 from sqlalchemy_public_id.typed import TypedId
 
 _IN = {operators.in_op, operators.not_in_op}
-EQUALITIES: set[Any] = {
-    operator.eq,
-    operator.ne,
-    operators.is_distinct_from,
-    operators.is_not_distinct_from,
-    *_IN,
-}
-_ORDER = {operator.lt, operator.le, operator.gt, operator.ge, operators.between_op, operators.not_between_op}
-_COMPARISONS = EQUALITIES | _ORDER
-
 _CONCATENATIONS = {operator.add, operators.concat_op}
 
 
@@ -95,7 +86,7 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
         if op in _CONCATENATIONS and not self._ids.is_native:  # the result is not an id
             return type_coerce(self.expr, String()).operate(op, *other, **kwargs)
-        if op in _COMPARISONS:
+        if op in COMPARISONS:
             other = tuple(self._compared(op, value) for value in other)
         return super().operate(op, *other, **kwargs)
 

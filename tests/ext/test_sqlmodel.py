@@ -282,11 +282,10 @@ def test_a_key_of_its_own_is_refused() -> None:
 
     class Fresh(SQLModel, registry=registry()): ...
 
-    class Box(PublicIdSQLModel, Fresh, table=True):
-        code: str = Field(primary_key=True)
-
     with pytest.raises(ConfigurationError, match="use PublicIdColumnMixin"):
-        Box()
+
+        class Box(PublicIdSQLModel, Fresh, table=True):
+            code: str = Field(primary_key=True)
 
 
 def test_a_subclass_of_a_table() -> None:

@@ -33,7 +33,7 @@ BUDGETS = {
     "guides/choosing-a-format": 1500,
     "guides/declaring-ids": 1100,
     "guides/foreign-keys": 1200,
-    "guides/looking-up": 900,
+    "guides/looking-up": 950,
     "guides/pages": 1000,
     "guides/tenants": 700,
     "guides/idempotency": 900,

@@ -100,24 +100,6 @@ LATE: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
     ),
     "the prefix 'rptinv' of .*Invoice": (prefix_of_two_columns, DuplicatePrefix),
     "belongs to .*Inventory": (prefix_of_two_models, DuplicatePrefix),
-    "declares public_id itself": (
-        lambda base: declare(base, "Invoice", PublicIdMixin, public_id=mapped_column(String(12))),
-        ConfigurationError,
-    ),
-    "use PublicIdColumnMixin": (
-        lambda base: declare(base, "Invoice", PublicIdMixin, number=key()),
-        ConfigurationError,
-    ),
-    "no mixin that adds the column": (
-        lambda base: declare(base, "Invoice", id=key(), __public_id__=NanoId()),
-        ConfigurationError,
-    ),
-    "Invoice declares public_id itself": (
-        lambda base: declare(
-            base, "Invoice", PublicIdColumnMixin, annotated=str, id=key(), public_id=mapped_column(String(12))
-        ),
-        ConfigurationError,
-    ),
     "cannot have another format": (other_format_in_a_subclass, ConfigurationError),
 }
 
@@ -219,6 +201,32 @@ def test_no_declaration(base: Any, message: str) -> None:
         with pytest.raises(ConfigurationError, match=message):
             EARLY[message](base)
 
+    assert len(model().public_id) == 12
+
+
+MAPPED: dict[str, Callable[[Any], Any]] = {
+    "Badge declares public_id itself": lambda base: declare(
+        base, "Badge", PublicIdMixin, public_id=mapped_column(String(12))
+    ),
+    "Badge declares public_id .*instead of the mixin": lambda base: declare(
+        base, "Badge", PublicIdColumnMixin, annotated=str, id=key(), public_id=mapped_column(String(12))
+    ),
+    "own, number, .* use PublicIdColumnMixin": lambda base: declare(base, "Badge", PublicIdMixin, number=key()),
+    "no mixin that adds the column": lambda base: declare(base, "Badge", id=key(), __public_id__=NanoId()),
+    "__public_ids__ has no effect": lambda base: declare(
+        base, "Badge", PublicIdMixin, __public_ids__=NanoId(prefix="b")
+    ),
+}
+
+
+@pytest.mark.parametrize("message", MAPPED)
+def test_refused_when_mapped(base: Any, message: str) -> None:
+    """A model with two ids, two keys or an unknown setting is refused where it is written, and leaves no table."""
+    model = declare(base, "Ledger", PublicIdMixin)
+    with pytest.raises(ConfigurationError, match=message):
+        MAPPED[message](base)
+
+    assert [*base.metadata.tables] == ["ledger"]
     assert len(model().public_id) == 12
 
 

@@ -34,8 +34,8 @@ from sqlalchemy_public_id.alembic.ops import (
 from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
-from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.cluster.autogenerate import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import live_table
@@ -169,7 +169,7 @@ def _reduce(context: AutogenContext, changes: ModifyTableOps, existing: Table, t
     notes: list[str] = []
     for op in [op for op in changes.ops if isinstance(op, AlterColumnOp)]:
         old, column = existing.columns[op.column_name], columns[op.column_name]
-        if isinstance(column.type, BigIntegerKey):
+        if isinstance(column.type, BigIntegerKey) and column.type.unsigned:
             notes += _keep_key(context, op, old, column)
         elif isinstance(column.type, IdColumnType):
             _keep_ids(context, op, old, column)

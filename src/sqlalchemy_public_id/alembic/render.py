@@ -20,7 +20,7 @@ from sqlalchemy.types import TypeEngine
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic.ops import DropPublicIdOp, PublicIdOp
 from sqlalchemy_public_id.declare import PublicIdType
-from sqlalchemy_public_id.dialects import BigIntegerKey, Traits, traits_for
+from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
@@ -29,6 +29,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, alphabets
 from sqlalchemy_public_id.formats._base import SingleId
 from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_machine
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
@@ -153,7 +154,7 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
     if rendered is not False or kind != "type":
         return rendered
     if isinstance(item, BigIntegerKey):
-        return _plain(context, lambda traits: traits.key_type())
+        return _plain(context, lambda traits: traits.key_type(item.unsigned))
     if isinstance(item, TokenType):
         return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
     if isinstance(item, AnyPublicIdType):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import BigInteger
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.compiler import compiles
 
 from sqlalchemy_public_id.dialects._base import Oracle, Outcome, SQLServer, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
@@ -15,7 +11,6 @@ from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, Ot
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 
 __all__ = [
-    "BigIntegerKey",
     "Outcome",
     "Traits",
     "Violation",
@@ -74,24 +69,6 @@ def missing_for_retries(dialect: Dialect) -> str | None:
         return traits.no_retries
     has_class = hasattr(dialect.loaded_dbapi, "IntegrityError")
     return None if has_class else f"the driver {dialect.driver} has no IntegrityError"
-
-
-class BigIntegerKey(BigInteger):
-    """The type of an internal key, and of the foreign keys to it: an integer of 64 bits.
-
-    ``BIGINT UNSIGNED`` on MySQL and MariaDB, ``INTEGER`` on SQLite, ``BIGINT`` or its equivalent elsewhere. A variant
-    (:meth:`~sqlalchemy.types.TypeEngine.with_variant`) depends on the name of a dialect, and would miss derived ones.
-    """
-
-    unsigned: bool = True
-    """Makes SQLAlchemy render a CAST to this type as UNSIGNED on MySQL."""
-
-
-@compiles(BigIntegerKey)
-def _compile_key(type_: BigIntegerKey, compiler: Any, **kwargs: Any) -> str:
-    # SQLAlchemy's documentation recommends this for a BIGINT that autoincrements on SQLite
-    text: str = compiler.process(traits_for(compiler.dialect).key_type(), **kwargs)
-    return text
 
 
 def is_retryable(error: BaseException, *, idempotent: bool = False) -> bool:

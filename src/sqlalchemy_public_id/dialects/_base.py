@@ -94,8 +94,8 @@ class Traits:
 
     # --- column types
 
-    def key_type(self) -> TypeEngine[int]:
-        """Return the column type of an autoincrementing key."""
+    def key_type(self, unsigned: bool = True) -> TypeEngine[int]:
+        """Return the column type of an autoincrementing key; unsigned only where the database has such a type."""
         return BigInteger()
 
     def text_type(self, length: int) -> TypeEngine[str]:

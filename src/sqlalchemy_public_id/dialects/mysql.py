@@ -71,10 +71,10 @@ class MySQL(Traits):
         4031,  # the server has closed an idle connection
     })  # fmt: skip
 
-    def key_type(self) -> TypeEngine[int]:
+    def key_type(self, unsigned: bool = True) -> TypeEngine[int]:
         from sqlalchemy.dialects.mysql import BIGINT
 
-        return BIGINT(unsigned=True)
+        return BIGINT(unsigned=unsigned)
 
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return a type with ``ascii_bin``: by default, ``aB`` equals ``Ab``, and a character may take four bytes."""

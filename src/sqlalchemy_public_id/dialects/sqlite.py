@@ -28,7 +28,7 @@ class SQLite(Traits):
     lock_errors: ClassVar[frozenset[object]] = _BUSY
     retryable_errors: ClassVar[frozenset[object]] = _BUSY
 
-    def key_type(self) -> TypeEngine[int]:
+    def key_type(self, unsigned: bool = True) -> TypeEngine[int]:
         return Integer()  # no other type autoincrements
 
     def error_code(self, error: BaseException | None) -> object:

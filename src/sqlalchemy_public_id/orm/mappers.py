@@ -29,23 +29,50 @@ from sqlalchemy_public_id import registry
 from sqlalchemy_public_id._private import make_sentinel
 from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
+from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import is_expression
 
 # --- mappers
 
 
+def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
+    """Refuse a model that declares an id or a key twice, or its format under another name. Runs when a class is mapped.
+
+    :raises ConfigurationError: if the model is refused. Neither its mapper nor its table remains.
+    """
+    if not _is_declared_here(mapper, model):
+        return
+    try:
+        _refuse_two_declarations(mapper, model)
+        _refuse_other_settings(model)
+    except ConfigurationError:
+        table = cast("Table", mapper.local_table)
+        if mapper.inherits is None or table is not mapper.inherits.local_table:
+            table.metadata.remove(table)
+        raise
+
+
+def _refuse_other_settings(model: type[Any]) -> None:
+    for base in model.__mro__:
+        for name, value in vars(base).items():
+            is_format = isinstance(value, Format) or (isinstance(value, type) and issubclass(value, TypedId))
+            if is_format and name.startswith("__") and name != "__public_id__":
+                raise ConfigurationError(
+                    f"{model.__name__}: {name} has no effect; the format of the ids is __public_id__"
+                )
+
+
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that declares an id or a key twice, or that has the prefix of another model.
+    """Refuse a model that has the prefix of another model.
 
     Runs each time that SQLAlchemy configures mappers, until it has succeeded once.
 
     :raises ConfigurationError: if the model is refused.
     """
     attributes = id_attributes(mapper)
-    if _is_declared_here(mapper, model):
-        _refuse_two_declarations(mapper, model, attributes)
     if attributes:
         _register(mapper, model, attributes)
 
@@ -105,13 +132,14 @@ def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
     return not any(map(is_copy, cast("Table", table).columns))
 
 
-def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
-    if not attributes and not any(base.__module__ == "sqlalchemy_public_id.declare" for base in model.__mro__):
+def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
+    has_id = any(map(is_public_id, cast("Any", mapper.persist_selectable).columns))
+    if not has_id and not any(base.__module__ == "sqlalchemy_public_id.declare" for base in model.__mro__):
         raise ConfigurationError(
             f"{model.__name__} has __public_id__, and no mixin that adds the column: write "
             f"class {model.__name__}(PublicIdMixin, …), or PublicIdColumnMixin if it has a key of its own"
         )
-    if not attributes:
+    if not has_id:
         raise ConfigurationError(
             f"{model.__name__} declares public_id itself, beside the mixin that adds it; "
             f"remove it, or write public_id_column() instead of the mixin"

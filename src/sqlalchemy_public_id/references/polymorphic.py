@@ -36,8 +36,9 @@ from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError, safe_repr
+from sqlalchemy_public_id.key_types import EQUALITIES
 from sqlalchemy_public_id.registry import format_of
-from sqlalchemy_public_id.types import EQUALITIES, IdColumnType, text_to_compare, unwrapped
+from sqlalchemy_public_id.types import IdColumnType, text_to_compare, unwrapped
 
 __all__ = ["AnyPublicIdType"]
 

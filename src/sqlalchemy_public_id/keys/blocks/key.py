@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Column, Connection, event
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 
-from sqlalchemy_public_id.dialects import BigIntegerKey
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
 from sqlalchemy_public_id.orm import Listener, Listeners
 

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Column, Connection, Identity, Table, event
 from sqlalchemy.orm import MappedColumn, mapped_column
-from sqlalchemy.types import BigInteger, Integer
 
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl, config_table
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
 
@@ -117,8 +117,9 @@ def cluster_key(
             raise ConfigurationError(f"cluster_key() sets {option} itself: the database generates this primary key")
     spec = ClusterSpec(name, cluster, key_range, strategy, enforce_range)
     kwargs["info"] = {**kwargs.get("info", {}), _INFO: spec}
-    type_ = BigInteger().with_variant(Integer(), "sqlite")
-    mapped: MappedColumn[int] = mapped_column(type_, Identity(), primary_key=True, autoincrement=True, **kwargs)
+    mapped: MappedColumn[int] = mapped_column(
+        BigIntegerKey(unsigned=False), Identity(), primary_key=True, autoincrement=True, **kwargs
+    )
     event.listen(mapped.column, "after_parent_attach", _on_attach, propagate=True)
     return mapped
 
