@@ -25,7 +25,7 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.directives import Directive
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, alphabets
 from sqlalchemy_public_id.formats._base import SingleId
 from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_machine
@@ -33,6 +33,7 @@ from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep
 from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.references import AnyPublicIdType
 from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES

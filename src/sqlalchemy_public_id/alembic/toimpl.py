@@ -16,7 +16,8 @@ from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError, command_line
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import command_line
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.declared import name_in_models

@@ -24,9 +24,10 @@ from sqlalchemy_public_id.audit.checks import find_problems
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport, worst_first
 from sqlalchemy_public_id.audit.tables import AuditedTable
 from sqlalchemy_public_id.dialects import is_autocommit, message_of, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrating.column import check_names
 from sqlalchemy_public_id.migrating.declared import Models
 from sqlalchemy_public_id.types import format_of

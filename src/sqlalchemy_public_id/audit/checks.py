@@ -12,12 +12,13 @@ from sqlalchemy import JSON, BigInteger, Date, DateTime, Float, Integer, Numeric
 from sqlalchemy_public_id.audit.report import Finding, Remedy, Severity
 from sqlalchemy_public_id.audit.tables import AuditedTable
 from sqlalchemy_public_id.dialects.quoting import quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError, command_line, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
+from sqlalchemy_public_id.messages import command_line, safe_repr
 from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import database_of, live_table, plan_for
 from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_the_type

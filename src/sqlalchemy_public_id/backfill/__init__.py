@@ -30,8 +30,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy_public_id.backfill.waits import MaxLag, MaxLoad, PauseFile
 from sqlalchemy_public_id.columns import MAX_RETRIES
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrating import PublicIdColumn, Triggers
 from sqlalchemy_public_id.migrating.column import is_time
 from sqlalchemy_public_id.migrating.databases import database_of, live_table, rows_of

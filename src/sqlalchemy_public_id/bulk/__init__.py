@@ -29,7 +29,7 @@ from itertools import islice
 from sqlalchemy.orm import Session
 
 from sqlalchemy_public_id.bulk.objects import insert, iterator_of
-from sqlalchemy_public_id.errors import safe_repr
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import session_of
 
 __all__ = ["insert", "insert_many"]

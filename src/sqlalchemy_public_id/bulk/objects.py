@@ -18,8 +18,8 @@ from sqlalchemy_public_id._private import as_flush, can_persist, has_listeners, 
 from sqlalchemy_public_id.bulk.arrays import insert_arrays, item_types
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
-from sqlalchemy_public_id.errors import safe_repr
 from sqlalchemy_public_id.guard.statement import MADE_IDS
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
 from sqlalchemy_public_id.references import writing
 

@@ -23,8 +23,9 @@ from sqlalchemy_public_id.cli._console import (
 )
 from sqlalchemy_public_id.cli._options import require_url
 from sqlalchemy_public_id.cli._tables import base_argument
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import Range, range_of
+from sqlalchemy_public_id.messages import safe_repr
 
 _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "blue"}
 _CLUSTER = re.compile(r"(.+)=([0-9]{1,19})(?:-([0-9]{1,19}))?", re.DOTALL)

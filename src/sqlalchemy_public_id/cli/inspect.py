@@ -15,12 +15,13 @@ from sqlalchemy.orm import configure_mappers
 from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines
 from sqlalchemy_public_id.cli._options import FORMAT, MODELS
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import InvalidPublicId, PublicIdError, safe_repr
+from sqlalchemy_public_id.errors import InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, in_words, is_printable
 from sqlalchemy_public_id.formats.guess import UUID_TEXT, alphabets, guesses, split
 from sqlalchemy_public_id.formats.nanoid import is_checked
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
 
 

@@ -15,9 +15,10 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.ext._mapped import mapper_of, public_id
 from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.messages import safe_repr
 
 M = TypeVar("M")  # a model
 

@@ -21,8 +21,9 @@ from typing import Any
 
 from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, RelationshipProperty, registry
 
-from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, require
 from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.messages import safe_repr
 
 with require("fastapi"):
     from fastapi import FastAPI

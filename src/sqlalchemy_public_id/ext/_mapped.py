@@ -15,7 +15,8 @@ from sqlalchemy.orm import Mapper, RelationshipDirection, registry
 from sqlalchemy.types import NullType, TypeDecorator
 
 from sqlalchemy_public_id.columns import is_public_id
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import mapped_classes
 
 

@@ -17,9 +17,10 @@ from sqlalchemy.orm import RelationshipProperty, Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id import lookup, references
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor
 from sqlalchemy_public_id.ext import _fields, _mapped, _sessions
 from sqlalchemy_public_id.lookup import ordering
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import checked_condition
 
 M = TypeVar("M")  # a model

@@ -27,9 +27,10 @@ from sqlalchemy import SQLColumnExpression
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, require, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import checked_condition
 
 with require("fastapi"):

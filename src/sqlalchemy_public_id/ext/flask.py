@@ -23,11 +23,12 @@ from sqlalchemy.orm import Session, scoped_session
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, require, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
 

@@ -46,9 +46,10 @@ from typing_extensions import Self
 
 from sqlalchemy_public_id import lookup, references
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import AnySession, session_of, unscoped
 from sqlalchemy_public_id.typed import TypedId, mark_parsed
 

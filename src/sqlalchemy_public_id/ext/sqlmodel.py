@@ -24,9 +24,10 @@ from sqlalchemy.orm.attributes import del_attribute, instance_state, set_attribu
 from typing_extensions import Self
 
 from sqlalchemy_public_id.declare import bigint_key, one_format, public_id_column
-from sqlalchemy_public_id.errors import ConfigurationError, require, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import MIXED_IN
 from sqlalchemy_public_id.references.reference import Declared, UnresolvedKey
 from sqlalchemy_public_id.typed import TypedId

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import ClassVar
 
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.codec import BitPattern, Codec, codec_of
+from sqlalchemy_public_id.messages import safe_repr
 
 _1970 = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

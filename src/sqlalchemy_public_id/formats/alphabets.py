@@ -10,7 +10,8 @@ from functools import cache
 from itertools import groupby, product
 from typing import Final
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import safe_repr
 
 __all__ = ["BASE36", "BASE58", "BASE62", "CROCKFORD32", "UNAMBIGUOUS", "URLSAFE64"]
 

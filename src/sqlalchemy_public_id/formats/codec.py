@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import groupby
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats.alphabets import (
     BASE36,
     BASE58,
@@ -28,6 +28,7 @@ from sqlalchemy_public_id.formats.alphabets import (
     width_for,
     writer_of,
 )
+from sqlalchemy_public_id.messages import safe_repr
 
 __all__ = ["ENCODINGS", "Codec", "BitPattern", "codec_of"]
 

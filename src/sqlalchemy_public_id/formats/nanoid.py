@@ -16,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.alphabets import BASE36, character_class, check_texts, in_words
 from sqlalchemy_public_id.formats.pool import RandomText
+from sqlalchemy_public_id.messages import safe_repr
 
 __all__ = ["NanoId"]
 

@@ -17,8 +17,9 @@ import inspect
 import warnings
 
 from sqlalchemy_public_id import formats
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.messages import safe_repr
 
 __all__ = ["known_formats", "parse"]
 

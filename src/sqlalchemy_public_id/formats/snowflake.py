@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar
 
-from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted, safe_repr
+from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.budget import Budget
+from sqlalchemy_public_id.messages import safe_repr
 
 __all__ = ["EPOCH", "ObjectId", "Snowflake", "TOLERANCE", "no_machine"]
 

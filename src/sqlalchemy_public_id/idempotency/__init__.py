@@ -29,11 +29,12 @@ from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.dialects import begin_to_write, is_autocommit, sees_commits, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict
 from sqlalchemy_public_id.idempotency.backrefs import enter_backrefs, leave_backrefs, related_objects
 from sqlalchemy_public_id.idempotency.contents import Contents, differing_attributes
 from sqlalchemy_public_id.idempotency.turns import take_turns
 from sqlalchemy_public_id.lookup import Where
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import (
     condition_of,
     connection_to_write,

@@ -36,7 +36,8 @@ from sqlalchemy.exc import DataError, NotSupportedError, ProgrammingError
 from sqlalchemy.orm import ColumnProperty, InstanceState, Mapper
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.references import public_refs
 from sqlalchemy_public_id.types import is_expression
 

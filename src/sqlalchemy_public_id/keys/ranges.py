@@ -26,7 +26,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import safe_repr
 
 __all__ = [
     "LAST_CLUSTER",

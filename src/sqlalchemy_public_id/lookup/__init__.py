@@ -28,10 +28,11 @@ from typing_extensions import TypedDict, Unpack
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdError, PublicIdNotFound, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdError, PublicIdNotFound
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.pages import Page, page
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import (
     AnySession,
     condition_of,

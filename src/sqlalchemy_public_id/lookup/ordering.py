@@ -30,7 +30,8 @@ from sqlalchemy.orm import RelationshipProperty
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import Grouping
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import safe_repr
 
 _DIRECTIONS = {operators.asc_op: False, operators.desc_op: True}
 _NULLS = {operators.nulls_first_op: True, operators.nulls_last_op: False}

@@ -11,13 +11,14 @@ from sqlalchemy.orm import Mapper, QueryableAttribute
 
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
 from sqlalchemy_public_id.lookup.fetching import KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.keysets import Keyset, plain_keyset
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, narrowing, selected
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
 from sqlalchemy_public_id.references.columns import in_same_database, refs_in
 from sqlalchemy_public_id.references.reading import load

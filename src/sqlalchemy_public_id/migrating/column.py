@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy_public_id import naming
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 

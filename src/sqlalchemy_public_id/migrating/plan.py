@@ -13,7 +13,8 @@ from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
-from sqlalchemy_public_id.errors import ConfigurationError, Obstacle, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrating.column import Consent, PublicIdColumn
 from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import LiveTable

@@ -22,7 +22,8 @@ from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import await_only
 
 from sqlalchemy_public_id.columns import is_public_id
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.weak import RefDict
 
 BIGINT_KEY = "sqlalchemy_public_id.bigint_key"

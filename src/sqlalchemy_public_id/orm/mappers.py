@@ -28,9 +28,10 @@ from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id._private import make_sentinel
 from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.guard.default import IdDefault
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import is_expression

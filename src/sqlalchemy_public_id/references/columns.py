@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, inspect
 from sqlalchemy.orm import QueryableAttribute, Session
 from sqlalchemy.orm.attributes import instance_state
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.references.reading import remember
 from sqlalchemy_public_id.references.reference import PublicRef, refs_of
 

@@ -35,8 +35,9 @@ from sqlalchemy.orm import configure_mappers
 from sqlalchemy.types import Concatenable, TypeDecorator, TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.key_types import EQUALITIES
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.registry import format_of
 from sqlalchemy_public_id.types import IdColumnType, text_to_compare, unwrapped
 

@@ -17,7 +17,8 @@ from sqlalchemy.orm.attributes import instance_state, set_committed_value
 from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 
-from sqlalchemy_public_id.errors import ConfigurationError, ReferenceNotReadable, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, ReferenceNotReadable
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, session_of
 from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of

@@ -20,8 +20,9 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import UnmappedColumnError
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType

@@ -12,7 +12,8 @@ from sqlalchemy.orm import AttributeState, InstanceState, Mapper, ORMExecuteStat
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
 from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reading import known, relationship_changed, remember

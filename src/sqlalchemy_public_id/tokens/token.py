@@ -21,9 +21,10 @@ from typing import Final, NoReturn, TypeAlias
 
 from typing_extensions import Never
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import BASE62, Format
 from sqlalchemy_public_id.formats.alphabets import writer_of
+from sqlalchemy_public_id.messages import safe_repr
 
 Bytes: TypeAlias = bytes  # `bytes` is an argument below
 

@@ -17,9 +17,10 @@ from sqlalchemy import Engine, Table
 from sqlalchemy.util import await_only, greenlet_spawn
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats.pool import reset_in_child
 from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet
 
 if TYPE_CHECKING:

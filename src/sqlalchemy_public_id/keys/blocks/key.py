@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import Column, Connection, event
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm import Listener, Listeners
 
 _ALLOCATOR = "sqlalchemy_public_id.allocator"

@@ -23,7 +23,8 @@ from sqlalchemy.types import BigInteger, String
 from sqlalchemy.util import await_only
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, LeaseNotAvailable, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, LeaseNotAvailable
+from sqlalchemy_public_id.messages import safe_repr
 
 END = 2**63 - 1
 """The largest ``BIGINT``: the first number that cannot be leased, because the counter has to stay above it."""

@@ -11,10 +11,11 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Column, Connection, Identity, Table, event
 from sqlalchemy.orm import MappedColumn, mapped_column
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl, config_table
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
+from sqlalchemy_public_id.messages import safe_repr
 
 Cluster: TypeAlias = "int | Callable[[], int]"
 Strategy: TypeAlias = Literal["identity", "function"]

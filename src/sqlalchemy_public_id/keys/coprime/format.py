@@ -15,11 +15,12 @@ from typing import Any, ClassVar, Protocol
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats.alphabets import BASE36, character_class
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.types import unwrapped
 
 _SHORT = CoprimeStep(BASE36, 6)

@@ -21,11 +21,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.formats._base import Value
 from sqlalchemy_public_id.formats.alphabets import reader_of, writer_of
 from sqlalchemy_public_id.formats.nanoid import NanoId
 from sqlalchemy_public_id.keys.ranges import is_whole
+from sqlalchemy_public_id.messages import safe_repr
 
 
 class KeySpace(Value, ABC):

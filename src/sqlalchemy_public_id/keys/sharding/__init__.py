@@ -31,9 +31,10 @@ from sqlalchemy.orm import sessionmaker as sessionmaker_of
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.sharding import rules
 from sqlalchemy_public_id.keys.sharding.where_clause import conditions
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import id_attributes
 
 __all__ = ["ShardRouter"]

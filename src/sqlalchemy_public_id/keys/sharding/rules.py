@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from sqlalchemy import Engine
 
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, Ranges, is_whole, range_of
+from sqlalchemy_public_id.messages import safe_repr
 
 ShardChooser = Callable[[Any], str]
 """Returns the shard of a new object."""

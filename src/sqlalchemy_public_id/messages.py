@@ -1,0 +1,56 @@
+"""What messages contain: values that a client may have sent, and commands to run."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, cast
+
+_LIMIT = 60  # characters of a string, and members of a container
+
+
+def safe_repr(value: object) -> str:
+    """Return the ``repr`` of *value*, or its beginning. A large or nested value costs no more, and none is an error.
+
+    >>> safe_repr({"ids": [[[[0] * 100_000]]]}), safe_repr(10**5000)
+    ("{'ids': [[[...]]]}", 'int too large to print')
+    """
+    try:
+        shown = _shortened(value, type(value), _LIMIT)
+        text = repr(shown)
+    except Exception:  # a __repr__ may raise anything, and may need more of the stack than is left
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 4 * _LIMIT or isinstance(shown, _Shown) else f"{text[: 4 * _LIMIT]}..."
+
+
+class _Shown(str):
+    __repr__ = str.__str__
+
+
+def _shortened(value: Any, cls: type[Any], most: int) -> Any:
+    """Return the beginning of a string or number, and *most* members of a container, which has fewer in each level."""
+    if issubclass(cls, (str, bytes, bytearray)) and len(value) > _LIMIT:
+        return _Shown(f"{value[:_LIMIT]!r}... ({len(value)} long)")
+    if issubclass(cls, int) and value.bit_length() > 8 * _LIMIT:
+        return _Shown(f"{cls.__name__} too large to print")
+    kind = cast("Any", next((one for one in (list, tuple, set, frozenset, dict) if issubclass(cls, one)), None))
+    if kind is None or not value:
+        return value
+    is_dict, dots = issubclass(cls, dict), cast("Any", _Shown("..."))
+    members: Any = islice(value.items() if is_dict else value, most)
+    shown = [_shortened(one, cast("Any", type(one)), most if is_dict else most // 4) for one in members]
+    return kind([*shown, *[(dots, dots) if is_dict else dots] * (len(value) > most)])
+
+
+def command_line(name: str, table: str, **options: object) -> str:
+    """Return the command ``public-id`` *name* for *table*, without the options that are ``None``.
+
+    The URL comes from the environment: all users of a host can see the arguments of a process, including a password.
+    """
+    import shlex  # only for migrations
+
+    given = {option: str(value) for option, value in options.items() if value is not None}
+    words = [word for option, value in given.items() for word in (f"--{option.replace('_', '-')}", value)]
+    if table.startswith("-"):
+        words.append("--")  # what follows is not an option
+    url = '"$DATABASE_URL" ' if "://" in table else ""  # otherwise the table would be taken for it
+    return f"public-id {name} {url}{shlex.join([*words, table])}"
