@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import string
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, MetaData, Table, select
+from sqlalchemy import Column, Engine, MetaData, Table, inspect, select, text
 from support.chi_square import chance_of
 from support.marks import on, since_mariadb
 from support.people import People, send
@@ -34,6 +36,7 @@ pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
 SUSPECT = 1e-6 / 1000
 """The tests compute several hundred chances; with this bound, they give a false alarm once in a million runs."""
+BASE64 = string.ascii_letters + string.digits + "-_"
 ODD = "'\"%:;,.()-?{}$@ab"
 ALPHABETS = {"2": "01", "base36": BASE36, "odd": ODD, "94": "".join(map(chr, range(33, 127))).replace("\\", "")}
 NATIVE = [Uuid7(prefix="pst"), Uuid4(encoding="base58"), JetifyTypeId("person"), Ulid(), ObjectId(prefix="oid")]
@@ -170,8 +173,8 @@ def test_refused(dialect: str, format: Any, why: str) -> None:
 
 def test_own_function() -> None:
     """UUIDs of version 7 use PostgreSQL's own function if the server is known to have it, since version 18."""
-    assert expression(Uuid7(), "postgresql", (18, 1)) == "uuidv7()"
-    assert expression(JetifyTypeId("x"), "postgresql", (18,)) == "uuidv7()"
+    assert expression(Uuid7(), "postgresql", (18, 1)) == "pg_catalog.uuidv7()"
+    assert expression(JetifyTypeId("x"), "postgresql", (18,)) == "pg_catalog.uuidv7()"
     assert "uuidv7" not in expression(Uuid7(), "postgresql", (17, 2))
     assert "uuidv7" not in expression(Uuid7(), "postgresql")
 
@@ -206,7 +209,7 @@ REPORTED = [
 ]
 
 
-@on("sqlite", "mysql", "mariadb")
+@on("sqlite", "postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("format", REPORTED, ids=repr)
 def test_default_of_the_library(table: People, format: Format) -> None:
     """A default of the library is recognized although the server rewrites its text, but only for its own format."""
@@ -222,6 +225,42 @@ def test_default_of_the_library(table: People, format: Format) -> None:
     assert is_own(format)
     assert is_own(NanoId(length=30).accepting(format))
     assert not is_own(NanoId(length=31))
+
+
+@on("postgresql")
+@pytest.mark.parametrize("format", [REPORTED[0], REPORTED[2], *REPORTED[4:6]], ids=repr)
+def test_repeated_default(table: People, format: Format) -> None:
+    """A revision that repeats the reflected default makes a column whose ids are valid: it has no percent sign."""
+    table.create(0)
+    table.add(format=format)
+    with table.migrating() as op:
+        columns = inspect(op.get_bind()).get_columns("person")
+        (default,) = (column["default"] for column in columns if column["name"] == "public_id")
+        repeated = Column("again", PublicIdType(format), server_default=text(default))
+        op.add_column("person", repeated)
+    table.write(2)
+    with table.engine.connect() as connection:
+        again = connection.scalars(select(Table("person", MetaData(), Column("again", PublicIdType(format)))))
+        assert all(map(format.is_valid, again))
+
+
+@pytest.mark.parametrize("length", [1, 5, 12, 21, 60, 200])
+@pytest.mark.parametrize("size", [2, 3, 10, 16, 33, 36, 57, 62, 64])
+def test_characters_that_are_left(size: int, length: int) -> None:
+    """Enough random characters are left for an id, with a chance of failure below 1 in 10**18, from enough bits."""
+    format = NanoId(alphabet=BASE64[:size], length=length)
+    digests = expression(format, "postgresql").count("sha384")
+
+    kept, tries = size * (64 // size) / 64, 64 * digests
+    too_few = sum(math.comb(tries, n) * kept**n * (1 - kept) ** (tries - n) for n in range(length))
+    assert too_few < 1e-18
+    assert digests * 122 >= format.entropy_bits + 40
+
+
+def test_length() -> None:
+    """The default of the usual format takes 200 characters of a dump, where that of early builds took 2 000."""
+    assert len(expression(NanoId(), "postgresql")) < 300
+    assert "%" not in expression(NanoId(), "postgresql")
 
 
 # --- migrations to numbers

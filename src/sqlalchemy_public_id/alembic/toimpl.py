@@ -91,7 +91,7 @@ def _has_written(context: MigrationContext) -> bool:
     if connection.dialect.name != "postgresql" or not context.get_current_heads():
         return False
     versions = quoted_table(context.version_table, context.version_table_schema, connection.dialect)
-    own = "CAST(pg_current_xact_id_if_assigned() AS xid)"  # NULL if the transaction has written nothing
+    own = "CAST(pg_catalog.pg_current_xact_id_if_assigned() AS xid)"  # NULL if the transaction has written nothing
     query = f"SELECT {own} IS NOT NULL AND NOT EXISTS (SELECT FROM {versions} WHERE xmin = {own})"
     return bool(connection.exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())
 

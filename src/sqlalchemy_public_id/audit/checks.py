@@ -22,7 +22,7 @@ from sqlalchemy_public_id.messages import command_line, safe_repr
 from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import database_of, live_table, plan_for
 from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_the_type
-from sqlalchemy_public_id.migrating.plan import Scene
+from sqlalchemy_public_id.migrating.plan import Scene, Step
 from sqlalchemy_public_id.migrating.steps import list_statements
 from sqlalchemy_public_id.naming import not_null_check_name
 
@@ -37,7 +37,8 @@ _HALF_FULL, _NEARLY_FULL = 0.5, 0.9
 def find_problems(table: AuditedTable) -> Iterator[Finding]:
     """Yield all problems of *table*. Without public ids, only its key is checked."""
     if table.has_column:
-        for check in (_check_missing, _check_null, _check_type, _check_indexes, _check_ids, _check_collation):
+        checks = (_check_missing, _check_null, _check_type, _check_indexes, _check_ids, _check_collation)
+        for check in (*checks, _check_default):
             yield from check(table)
         if table.state.default is None and not table.state.filled:
             target = replace(table.target, server_default="keep")
@@ -170,6 +171,24 @@ def _check_collation(table: AuditedTable) -> Iterator[Finding]:
         yield table.finding("collation", "info", message, _complete(table, collation="bytes"), collation=collation)
 
 
+def _check_default(table: AuditedTable) -> Iterator[Finding]:
+    """Yield a finding if an earlier version of this library has written the default, or if it calls code of others."""
+    try:
+        plan = plan_for(table.target, table.dialect)
+    except ConfigurationError:  # such as a name that the operations do not accept: the default is not ours
+        return
+    steps = [step for step in plan.renew_default() if step.statements(table.state)]
+    if not steps:
+        return
+    severity: Severity = "info"
+    message = "an earlier version of this library has written the default: the present one is shorter"
+    if table.state.calls:
+        severity = "error"
+        calls = ", ".join(table.state.calls)
+        message = f"the default runs code of another role as everyone who inserts: it calls {calls}"
+    yield table.finding("default-outdated", severity, message, _statements(table, steps), calls=[*table.state.calls])
+
+
 def _check_key(table: AuditedTable) -> Iterator[Finding]:
     """Yield a finding if an integer key that no cluster or range limits is at least half full."""
     name = table.primary_key[0] if len(table.primary_key) == 1 else None
@@ -181,7 +200,10 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
     limit = (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
     if table.dialect.name == "postgresql":
         # a sequence that was created for serial ends at 2**31, even if the column is a bigint now
-        query = text("SELECT seqmax FROM pg_sequence WHERE seqrelid = pg_get_serial_sequence(:name, :column)::regclass")
+        query = text(
+            "SELECT seqmax FROM pg_catalog.pg_sequence "
+            "WHERE seqrelid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:name, :column) AS regclass) AS oid)"
+        )
         names = {"name": quoted_table(table.name, table.schema, table.dialect), "column": name}
         limit = min(limit, table.connection.scalar(query, names) or limit)
     full = value / limit
@@ -231,8 +253,12 @@ def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
     if table.dialect.name == "sqlite":
         # a shell continues after an error: if a row had no id, it would drop the old table and keep an empty copy
         return _command("contract", scene.target)
+    return _statements(table, steps)
+
+
+def _statements(table: AuditedTable, steps: Sequence[Step]) -> Remedy:
     session = database_of(table.connection.dialect).session(table.connection, Patience())
-    lines = list_statements(steps, session, scene.state)
+    lines = list_statements(steps, session, table.state)
     return Remedy("sql", tuple(line if line.startswith("-- ") else f"{line};" for line in lines))
 
 

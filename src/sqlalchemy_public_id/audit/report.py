@@ -23,6 +23,7 @@ Problem: TypeAlias = Literal[
     "collation",
     "key-nearly-full",
     "default-missing",
+    "default-outdated",
     "check-left-over",
     "key-range-nearly-full",
     "key-counter-outside",

@@ -18,8 +18,8 @@ from sqlalchemy_public_id.errors import ConfigurationError
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrating")
 
-_WRITTEN = text("SELECT CAST(pg_current_wal_lsn() - '0/0' AS bigint)")
-_REPLAYED = text("SELECT CAST(pg_last_wal_replay_lsn() - '0/0' AS bigint)")
+_WRITTEN = text("SELECT CAST(pg_catalog.pg_current_wal_lsn() - '0/0' AS bigint)")
+_REPLAYED = text("SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint)")
 _STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
 _BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 
@@ -27,8 +27,8 @@ _BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 _ACTIVE = text("""
 SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client backend', 'parallel worker')) AS active,
        count(*) FILTER (WHERE state IS NULL AND usesysid IS NOT NULL AND datid IS NOT NULL) AS hidden,
-       (SELECT quote_ident(current_user)) AS role
-FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+       (SELECT pg_catalog.quote_ident(current_user)) AS role
+FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
 """)
 
 

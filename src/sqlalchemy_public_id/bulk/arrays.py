@@ -121,7 +121,9 @@ def insert_arrays(
         bindparam(None, [row.get(name) for row in missing.values()], type_=ARRAY(types[name]), unique=True)
         for name in sent
     ]
-    items = func.unnest(*arrays).table_valued(*(f"c{at}" for at in range(len(arrays)))).render_derived()
+    # PostgreSQL itself looks for an unnest() of several arrays in pg_catalog; another one would be that of any role
+    unnest: Any = func.unnest if len(arrays) > 1 else func.pg_catalog.unnest
+    items = unnest(*arrays).table_valued(*(f"c{at}" for at in range(len(arrays)))).render_derived()
     keys = [column.key for column in sent.values()]
     query: Any = insert(sent[public_id].table).from_select(keys, select(*items.c), include_defaults=False)
     stored: Sequence[Any] = connection.execute(query.on_conflict_do_nothing().returning(*returned.values())).all()

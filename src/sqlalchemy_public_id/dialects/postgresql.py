@@ -21,18 +21,22 @@ _FORBIDS_ON_CONFLICT = text("""
 SELECT c.relkind NOT IN ('r', 'p')
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '3')
     OR EXISTS (SELECT FROM pg_catalog.pg_trigger t
-               WHERE (t.tgrelid = c.oid OR t.tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))
+               WHERE (t.tgrelid = c.oid OR t.tgrelid IN (
+                   SELECT CAST(relid AS oid) FROM pg_catalog.pg_partition_tree(c.oid)))
                AND NOT t.tgisinternal AND t.tgenabled <> 'D'
-               AND t.tgtype & 4 <> 0 AND (t.tgtype & 2 <> 0 OR t.tgtype & 1 = 0))
+               AND CAST(t.tgtype AS int) & 4 <> 0
+               AND (CAST(t.tgtype AS int) & 2 <> 0 OR CAST(t.tgtype AS int) & 1 = 0))
     OR EXISTS (SELECT FROM pg_catalog.pg_index i
-               WHERE (i.indrelid = c.oid OR i.indrelid IN (SELECT relid FROM pg_partition_tree(c.oid)))
+               WHERE (i.indrelid = c.oid OR i.indrelid IN (
+                   SELECT CAST(relid AS oid) FROM pg_catalog.pg_partition_tree(c.oid)))
                AND NOT i.indimmediate)
-FROM pg_catalog.pg_class c WHERE c.oid = to_regclass(:name)
+FROM pg_catalog.pg_class c WHERE c.oid = CAST(pg_catalog.to_regclass(:name) AS oid)
 """)
 """Views, rules for INSERT (ev_type 3), triggers for INSERT (4) that run before it (2) or for the statement (not 1), and
 deferrable constraints.
 
-A statement trigger runs even if no row is inserted.
+A statement trigger runs even if no row is inserted. The types of operators match exactly, so that PostgreSQL does not
+prefer one that another role has created.
 """
 
 

@@ -134,10 +134,10 @@ def _select_rows(rows: Rows) -> Select[Any]:
 
 def _repetitions(rows: Rows) -> Select[Any]:
     """Return the SELECT of :func:`_select_rows` for each row whose id also belongs to a row with a smaller key."""
-    shared = select(rows.column).group_by(rows.column).having(func.count() > 1)
+    shared = select(rows.compared).group_by(rows.compared).having(func.count() > 1)
     position = func.row_number().over(partition_by=rows.column, order_by=rows.key).label("public_id_position")
     numbered = (
-        _select_rows(rows).add_columns(position).where(rows.column.is_not(None), rows.column.in_(shared)).subquery()
+        _select_rows(rows).add_columns(position).where(rows.column.is_not(None), rows.compared.in_(shared)).subquery()
     )
     *values, place = numbered.columns
     return select(*values).where(place > 1)
@@ -153,7 +153,7 @@ def _replace_all(rows: Rows, found: Sequence[Sequence[Any]], triggers: Triggers)
 def _replace(rows: Rows, old: Any, key: str, *place: Any) -> int:
     target, id = rows.target, rows.target.format.generate()
     new = bindparam(None, id, type_=IdColumnType(target.format))
-    same_row = and_(rows.at(place), rows.column == old)
+    same_row = and_(rows.at(place), rows.has_id(old))
     statement = update(rows.table).where(same_row).values({rows.column: new, **rows.kept})
     changed = rows.connection.execute(statement).rowcount
     if changed:

@@ -123,6 +123,10 @@ class Plan(ABC):
     def has_own_default(self, state: State) -> bool:
         """Return True if the server default of the column is an expression of this library."""
 
+    def renew_default(self) -> list[Step]:
+        """Return the steps that replace the server default of an earlier version of this library."""
+        return []
+
     @abstractmethod
     def expand(self) -> list[Step]:
         """Return the steps that add the column, which new rows set, and which is NULL in existing rows."""

@@ -97,6 +97,16 @@ class Rows(ABC):
         """The parts of a place as they are selected and compared."""
         return [*self.parts]
 
+    @property
+    def compared(self) -> ColumnElement[Any]:
+        """The id of a row as it is compared with those of others."""
+        return self.column
+
+    def has_id(self, value: Any) -> ColumnElement[bool]:
+        """Return the condition that the id of a row is *value*, as the database returned it."""
+        condition: ColumnElement[bool] = self.column == value
+        return condition
+
     @abstractmethod
     def is_well_formed(self) -> ColumnElement[bool]:
         """Return the condition that the id of a row matches the pattern of the format."""

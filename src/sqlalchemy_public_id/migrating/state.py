@@ -85,6 +85,8 @@ class State:
     """The attributes that a MODIFY of MySQL or MariaDB has to repeat besides type, default and comment, as SQL."""
     default: str | None = None
     """The expression of the server default, whether this library has set it or not."""
+    calls: tuple[str, ...] = ()
+    """The operators and functions outside of PostgreSQL's ``pg_catalog`` that the server default calls."""
     filled: bool = False
     """True if a BEFORE INSERT trigger mentions the column."""
     unique: IndexFacts | None = None

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Inspector, column, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Inspector, case, column, func, literal, select, text
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
-from sqlalchemy.exc import SAWarning
+from sqlalchemy.exc import NoSuchTableError, SAWarning
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted_table
@@ -129,9 +129,11 @@ class LiveTable(ABC):
 
     def are_few_missing(self) -> bool:
         """Return True if a backfill has run, and has left at most one row in a hundred, or 1000 rows, without an id."""
-        query = select(func.count(), func.count(self._rows.c[self.target.column])).select_from(self._rows)
+        # not count(column), which another role may have created on PostgreSQL
+        is_filled = case((self._rows.c[self.target.column].is_(None), 0), else_=1)
+        query = select(func.count(), func.coalesce(func.sum(is_filled), 0)).select_from(self._rows)
         total, filled = self.connection.execute(query).one()
-        return filled > 0 and total - filled <= max(1000, total // 100)
+        return bool(filled > 0 and total - filled <= max(1000, total // 100))
 
 
 _BOOLEANS = {field.name for field in fields(IndexFacts) if isinstance(field.default, bool)} | {"unique"}
@@ -149,6 +151,15 @@ def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
 
 # --- what SQLAlchemy reflects
 
+_PRIMARY_KEY = text("""
+SELECT a.attname FROM pg_catalog.pg_class c
+LEFT JOIN pg_catalog.pg_constraint n ON n.conrelid = c.oid AND n.contype = 'p'
+LEFT JOIN LATERAL pg_catalog.unnest(n.conkey) WITH ORDINALITY k (attnum, place) ON true
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+ORDER BY k.place
+""")
+
 
 def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str, ReflectedColumn]:
     """Return the columns of *table* by name. A column of a type unknown to SQLAlchemy has ``NullType``."""
@@ -158,7 +169,17 @@ def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str
 
 
 def primary_key_of(inspector: Inspector, table: str, schema: str | None) -> list[str]:
-    """Return the names of the columns of the primary key, in its order."""
+    """Return the names of the columns of the primary key, in its order.
+
+    :raises sqlalchemy.exc.NoSuchTableError: if there is no such table.
+    """
+    if inspector.dialect.name == "postgresql" and isinstance(inspector.bind, Connection):
+        # SQLAlchemy calls unnest(int2vector), which pg_catalog does not have, so another role's function would run
+        regclass = quoted_table(table, schema, inspector.dialect)
+        found = inspector.bind.execute(_PRIMARY_KEY, {"regclass": regclass}).scalars().all()
+        if not found:
+            raise NoSuchTableError(table)
+        return [name for name in found if name is not None]
     with _without_warnings():  # on MySQL and MariaDB, this reflects all columns as well
         names = inspector.get_pk_constraint(table, schema=schema)["constrained_columns"]
     return [_unescaped(name, inspector.dialect) for name in names]

@@ -123,6 +123,27 @@ def test_schemas(engine: Engine, new_schema: Callable[[], str], way: Any, is_tra
     assert inspect(engine).get_table_names(schema=schema) == []
 
 
+@on("postgresql")
+@pytest.mark.parametrize("path", ["''", "pg_temp", "{schema}, public"])
+def test_search_path(
+    engine: Engine, new_schema: Callable[[], str], create: Callable[[MetaData], None], path: str
+) -> None:
+    """A DEFAULT finds the table with the cluster under any search path, such as one with the table of a tenant."""
+    schema = new_schema()
+    metadata, *_ = models(cluster=10, strategy="function")
+    create(metadata)
+    with engine.begin() as connection:
+        for statement in (
+            f"CREATE TABLE {schema}.cluster_config (singleton smallint, cluster smallint)",
+            f"INSERT INTO {schema}.cluster_config VALUES (1, 20)",
+            f"SET LOCAL search_path = {path.format(schema=schema)}",
+            "INSERT INTO public.depot (name) VALUES ('x')",
+        ):
+            connection.execute(text(statement))
+        key = connection.scalar(text("SELECT id FROM public.depot"))
+        assert ClusterKey(key).cluster == 10
+
+
 @pytest.mark.parametrize(
     ("async_engine", "way"),
     [pytest.param(pair, way, id="-".join([*pair, way])) for pair in ASYNC_DRIVERS for way in WAYS_OF[pair[0]]],

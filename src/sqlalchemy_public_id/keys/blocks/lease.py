@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, insert, inspect, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Text, cast, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import AssertionPool, Pool, SingletonThreadPool, StaticPool
@@ -154,7 +154,7 @@ class Lessor:
             connection = self.engine.connect()
         except (OperationalError, InterfaceError, OSError) as error:
             raise _Unreachable from error
-        table, is_mine = self.table, self.table.c.name == self.name
+        table, is_mine = self.table, self._is_mine()
         with connection, self._closed_if_unread(connection):
             with _busy_at_once(connection):
                 counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
@@ -173,6 +173,13 @@ class Lessor:
                         raise _Moved
             connection.commit()
         return numbers
+
+    def _is_mine(self) -> ColumnElement[bool]:
+        name = self.table.c.name
+        if self.engine.dialect.name != "postgresql":
+            return name == self.name
+        # pg_catalog has no operator for VARCHAR, so one that another role has created would be called
+        return cast(name, Text) == cast(self.name, Text)
 
     @contextmanager
     def _closed_if_unread(self, connection: Connection) -> Generator[None]:

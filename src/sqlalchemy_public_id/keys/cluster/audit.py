@@ -145,8 +145,8 @@ def read_key_range(connection: Connection, name: str, schema: str | None, key: s
 
 def _sequence(connection: Connection, name: str, schema: str | None, key: str) -> tuple[str, int, int]:
     query = (
-        "SELECT relname, seqmin, seqmax FROM pg_sequence JOIN pg_class ON oid = seqrelid "
-        "WHERE oid = pg_get_serial_sequence(:name, :key)::regclass"
+        "SELECT relname, seqmin, seqmax FROM pg_catalog.pg_sequence JOIN pg_catalog.pg_class ON oid = seqrelid "
+        "WHERE oid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:name, :key) AS regclass) AS oid)"
     )
     names = {"name": quoted_table(name, schema, connection.dialect), "key": key}
     found = connection.execute(text(query), names).one_or_none()

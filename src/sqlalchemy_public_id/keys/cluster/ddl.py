@@ -1,6 +1,9 @@
 """The DDL of cluster keys, as strings: the table with the number of the cluster, and the counter of a column.
 
 Every statement can be repeated: existing objects stay as they are, and a counter never moves back.
+
+On PostgreSQL, functions are qualified, and the types of operators match exactly: otherwise, an operator that another
+role has created could run as the role that migrates, or that inserts.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ CONFIG = "cluster_config"
 PREFIX = "cluster_sequence_"
 """The beginning of the names of all counters of ``strategy="function"``."""
 
-_IS_OURS = f"strpos(counter, '{PREFIX}') > 0"
+_IS_OURS = f"pg_catalog.strpos(counter, '{PREFIX}') > 0"
 _WRONG = f"{CONFIG} must have one row with a cluster from 0 to {LAST_CLUSTER}"
 
 
@@ -108,8 +111,9 @@ class Config(_Statements):
         if not self.is_postgresql:
             return []
         hint = f"INSERT INTO {self.table} (cluster) VALUES (10);"
-        body = (
-            f"DECLARE of_cluster bigint := (SELECT cluster FROM {self.table});\n"
+        before = "DECLARE of_cluster bigint := (SELECT cluster FROM "
+        after = (
+            f");\n"
             f"BEGIN\n"
             f"    IF coalesce(of_cluster, -1) NOT BETWEEN 0 AND {LAST_CLUSTER} THEN\n"
             f"        RAISE EXCEPTION USING ERRCODE = '55000',\n"
@@ -119,7 +123,21 @@ class Config(_Statements):
             f"END"
         )
         head = f"CREATE OR REPLACE FUNCTION {self.function} RETURNS bigint\nLANGUAGE plpgsql STABLE AS "
-        return [head + dollar_quoted(body, "cluster")]
+        if self.schema:
+            return [head + dollar_quoted(before + self.table + after, "cluster")]
+        # The function names the schema in which the table is found now: an INSERT may have another search path, such as
+        # the empty one of a function with SET search_path = '', or one with the table of another tenant.
+        body = (
+            f"DECLARE config text := (\n"
+            f"    SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c\n"
+            f"    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace\n"
+            f"    WHERE c.oid = {self._quote(self.table)}::regclass::oid);\n"
+            f"BEGIN\n"
+            f"    EXECUTE {self._quote(head)}\n"
+            f"        || pg_catalog.quote_literal({self._quote(before)} || config || {self._quote(after)});\n"
+            f"END"
+        )
+        return ["DO " + dollar_quoted(body, "cluster")]
 
     def drop_function(self) -> list[str]:
         return [f"DROP FUNCTION IF EXISTS {self.function}"] if self.is_postgresql else []
@@ -138,7 +156,7 @@ class ClusterColumn(_Statements):
         self.sequence: str = self._name(sequence_name(sequence or table))
         self.trigger: str = self._name(cluster_name("key", table))
         self.guards: list[str] = [self._name(cluster_name("given", table)), self._name(cluster_name("range", table))]
-        self._serial = f"pg_get_serial_sequence({self._quote(self.table)}, {self._quote(column)})"
+        self._serial = f"pg_catalog.pg_get_serial_sequence({self._quote(self.table)}, {self._quote(column)})"
 
     # --- a counter inside a range
 
@@ -172,11 +190,14 @@ class ClusterColumn(_Statements):
         if keys is not None:
             limits = f"MINVALUE {keys.start} MAXVALUE {keys.last} START {keys.start} RESTART {keys.start} NO CYCLE"
             changes = [
-                "EXECUTE 'SELECT last_value::numeric + is_called::int FROM ' || counter INTO upcoming;",
-                f"IF upcoming NOT BETWEEN {keys.start} AND {keys.stop} THEN upcoming := {keys.start}; END IF;",
-                f"upcoming := greatest(upcoming, {self._largest(keys)}::numeric + 1);",
+                "EXECUTE 'SELECT last_value::numeric + is_called::int::numeric FROM ' || counter INTO upcoming;",
+                f"IF upcoming NOT BETWEEN {keys.start}::numeric AND {keys.stop}::numeric THEN",
+                f"    upcoming := {keys.start};",
+                "END IF;",
+                f"upcoming := greatest(upcoming, {self._largest(keys)}::numeric + 1::numeric);",
                 f"EXECUTE 'ALTER SEQUENCE ' || counter || ' AS bigint {limits}';",
-                f"PERFORM setval(counter::regclass, (upcoming - 1)::bigint, true) WHERE upcoming > {keys.start};",
+                "PERFORM pg_catalog.setval(counter::regclass, (upcoming - 1::numeric)::bigint, true)",
+                f"    WHERE upcoming > {keys.start}::numeric;",
             ]
         return self._block(
             "upcoming numeric;",
@@ -231,7 +252,7 @@ class ClusterColumn(_Statements):
         taken = f"(SELECT max({column} & {LAST_SEQUENCE}) AS number FROM {table}) AS taken"
         if self.is_postgresql:
             regclass = f"{self._quote(sequence)}::regclass"
-            default = f"({config.function} << {SEQUENCE_BITS}) + nextval({regclass})"
+            default = f"({config.function} << {SEQUENCE_BITS}) + pg_catalog.nextval({regclass})"
             return [
                 f"CREATE SEQUENCE IF NOT EXISTS {sequence} MINVALUE 1 MAXVALUE {LAST_SEQUENCE} NO CYCLE",
                 *self._block(
@@ -241,10 +262,12 @@ class ClusterColumn(_Statements):
                     "        INTO issued;",
                     "END IF;",
                     f"issued := greatest(issued, (SELECT number FROM {taken}));",
-                    f"PERFORM setval({regclass}, issued) WHERE issued >= (SELECT last_value FROM {sequence});",
+                    f"PERFORM pg_catalog.setval({regclass}, issued)",
+                    f"    WHERE issued >= (SELECT last_value FROM {sequence});",
                     f"ALTER TABLE {table} ALTER COLUMN {column} DROP IDENTITY IF EXISTS;",
                     f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {default};",
-                    f"IF to_regclass(counter) <> {regclass} THEN",  # the sequence of a serial column
+                    # the sequence of a serial column
+                    f"IF pg_catalog.to_regclass(counter)::oid <> {regclass}::oid THEN",
                     "    EXECUTE 'ALTER SEQUENCE ' || counter || ' OWNED BY NONE';",
                     "END IF;",
                     f"ALTER SEQUENCE {sequence} OWNED BY {table}.{column};",
@@ -284,8 +307,8 @@ class ClusterColumn(_Statements):
             f"    ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT;",
             "    EXECUTE 'DROP SEQUENCE ' || counter;",
             f"    ALTER TABLE {table} ALTER COLUMN {column} ADD GENERATED BY DEFAULT AS IDENTITY;",
-            f"    PERFORM setval({self._serial}, number) FROM (SELECT max({column}) AS number FROM {table}) AS taken",
-            "        WHERE number >= 1;",
+            f"    PERFORM pg_catalog.setval({self._serial}::regclass, number)",
+            f"        FROM (SELECT max({column}) AS number FROM {table}) AS taken WHERE number >= 1;",
             "END IF;",
         )
 

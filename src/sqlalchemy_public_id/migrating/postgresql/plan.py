@@ -14,9 +14,10 @@ from sqlalchemy import Row, text
 
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrating.plan import Lock, Phase, Plan, Scene, Step, step_if
 from sqlalchemy_public_id.migrating.postgresql.session import milliseconds
-from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated
+from sqlalchemy_public_id.migrating.server_defaults import expression, form_of
 from sqlalchemy_public_id.migrating.state import State
 
 
@@ -147,8 +148,11 @@ class PostgreSQLPlan(Plan):
     def _default(self, state: State) -> list[str]:
         if state.default is not None or not self.generates_ids:
             return []
-        made = expression(self.target.format, "postgresql", self.dialect.server_version_info)
-        return [f"ALTER COLUMN {self.column} SET DEFAULT {made}"]
+        return [self._set_default(self.target.format)]
+
+    def _set_default(self, format: Format) -> str:
+        made = expression(format, "postgresql", self.dialect.server_version_info)
+        return f"ALTER COLUMN {self.column} SET DEFAULT {made}"
 
     def _collate(self) -> list[Step]:
         def statements(state: State) -> list[str]:
@@ -220,8 +224,19 @@ class PostgreSQLPlan(Plan):
         ]
 
     def has_own_default(self, state: State) -> bool:
+        return state.default is not None and self._form_of(state.default) is not None
+
+    def _form_of(self, default: str, *, outdated: bool = False) -> Format | None:
         version = self.dialect.server_version_info
-        return state.default is not None and is_generated(state.default, self.target.format, "postgresql", version)
+        return form_of(default, self.target.format, "postgresql", version, outdated=outdated)
+
+    def renew_default(self) -> list[Step]:
+        def statements(state: State) -> list[str]:
+            # a default of ours calls nothing outside of pg_catalog, unless another role has seen to it
+            form = None if state.default is None else self._form_of(state.default, outdated=not state.calls)
+            return [] if form is None else [f"{self._alter} {self._set_default(form)}"]
+
+        return [Step("replace the default", statements)]
 
     def _drop_default(self) -> list[Step]:
         drop = f"{self._alter} ALTER COLUMN {self.column} DROP DEFAULT"
@@ -232,75 +247,87 @@ class PostgreSQLPlan(Plan):
 
 # pubupdate: published updates need a replica identity
 _TABLE = text("""
-SELECT quote_ident(current_user) AS role, quote_ident(pg_get_userbyid(c.relowner)) AS owner,
-       quote_ident(n.nspname) AS schema,
-       pg_has_role(c.relowner, 'USAGE') AS is_owner,
-       has_schema_privilege(n.oid, 'CREATE') AS can_create,
-       has_table_privilege(c.oid, 'SELECT') AS can_read, has_table_privilege(c.oid, 'UPDATE') AS can_update,
-       row_security_active(c.oid) AS filters_rows,
-       c.relreplident <> 'f' AND pg_get_replica_identity_index(c.oid) IS NULL AND EXISTS (
-           SELECT FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+SELECT pg_catalog.quote_ident(current_user) AS role,
+       pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner)) AS owner,
+       pg_catalog.quote_ident(n.nspname) AS schema,
+       pg_catalog.pg_has_role(c.relowner, 'USAGE') AS is_owner,
+       pg_catalog.has_schema_privilege(n.oid, 'CREATE') AS can_create,
+       pg_catalog.has_table_privilege(c.oid, 'SELECT') AS can_read,
+       pg_catalog.has_table_privilege(c.oid, 'UPDATE') AS can_update,
+       pg_catalog.row_security_active(c.oid) AS filters_rows,
+       c.relreplident <> 'f' AND pg_catalog.pg_get_replica_identity_index(c.oid) IS NULL AND EXISTS (
+           SELECT FROM pg_catalog.pg_publication_tables t JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
-       (SELECT max(attnum) FROM pg_attribute WHERE attrelid = c.oid) AS columns,
-       EXISTS (SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
+       (SELECT pg_catalog.max(attnum) FROM pg_catalog.pg_attribute WHERE attrelid = c.oid) AS columns,
+       EXISTS (SELECT FROM pg_catalog.pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
        x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken,
-       EXISTS (SELECT FROM pg_constraint o WHERE o.conrelid = c.oid AND o.conname = :check) AS is_check_taken
-FROM pg_class c
-JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_class x ON x.relname = :unique AND x.relnamespace = n.oid
-LEFT JOIN pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
-WHERE c.oid = to_regclass(:regclass)
+       EXISTS (SELECT FROM pg_catalog.pg_constraint o
+               WHERE o.conrelid = c.oid AND o.conname = CAST(:check AS text)) AS is_check_taken
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_class x ON x.relname = CAST(:unique AS text) AND x.relnamespace = n.oid
+LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
+WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
 """)
 _NOT_VALID = text("""
-SELECT quote_ident(conname) FROM pg_constraint
-WHERE conrelid = to_regclass(:regclass) AND contype IN ('c', 'n') AND NOT convalidated AND conname <> :check
+SELECT pg_catalog.quote_ident(conname) FROM pg_catalog.pg_constraint
+WHERE conrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND contype IN ('c', 'n') AND NOT convalidated
+  AND conname <> CAST(:check AS text)
 ORDER BY 1
 """)
 # needs: what the dependant keeps from being dropped or changed. DROP COLUMN also drops constraints of the table. ALTER
 # TYPE fails if a dependant is one that PostgreSQL does not rebuild (see its RememberAllDependentForRebuilding()).
 _DEPENDANTS = text("""
-WITH ours AS (SELECT attrelid, attnum FROM pg_attribute
-              WHERE attrelid = to_regclass(:regclass) AND attname = :column AND NOT attisdropped),
+WITH ours AS (SELECT attrelid, attnum FROM pg_catalog.pg_attribute
+              WHERE attrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND attname = CAST(:column AS text)
+              AND NOT attisdropped),
+on_ours AS (SELECT d.*, attrelid, attnum FROM pg_catalog.pg_depend d JOIN ours
+            ON refclassid = 'pg_catalog.pg_class'::regclass::oid AND refobjid = attrelid AND refobjsubid = attnum),
 dependants AS (
     SELECT classid, objid, objsubid, 'column' AS needs
-    FROM pg_depend d JOIN ours ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
-    WHERE deptype = 'n' AND NOT (classid = 'pg_constraint'::regclass AND EXISTS (
-        SELECT FROM pg_constraint own WHERE own.oid = objid AND own.conrelid = attrelid AND own.contype <> 'f'))
-       OR classid = 'pg_class'::regclass AND EXISTS (SELECT FROM pg_index WHERE indexrelid = objid AND indnatts > 1)
+    FROM on_ours
+    WHERE deptype = 'n' AND NOT (classid = 'pg_catalog.pg_constraint'::regclass::oid AND EXISTS (
+        SELECT FROM pg_catalog.pg_constraint own
+        WHERE own.oid = objid AND own.conrelid = attrelid AND own.contype <> 'f'))
+       OR classid = 'pg_catalog.pg_class'::regclass::oid AND EXISTS (
+        SELECT FROM pg_catalog.pg_index WHERE indexrelid = objid AND indnatts > 1)
     UNION
     SELECT classid, objid, objsubid, 'type'
-    FROM pg_depend d JOIN ours ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
+    FROM on_ours
     WHERE CAST(CAST(classid AS regclass) AS text) IN (
             'pg_rewrite', 'pg_policy', 'pg_trigger', 'pg_proc', 'pg_publication_rel')
-       OR classid = 'pg_class'::regclass AND objid = attrelid
-       OR classid = 'pg_attrdef'::regclass AND NOT EXISTS (
-          SELECT FROM pg_attrdef own WHERE own.oid = objid AND own.adrelid = attrelid AND own.adnum = attnum)
+       OR classid = 'pg_catalog.pg_class'::regclass::oid AND objid = attrelid
+       OR classid = 'pg_catalog.pg_attrdef'::regclass::oid AND NOT EXISTS (
+          SELECT FROM pg_catalog.pg_attrdef own WHERE own.oid = objid AND own.adrelid = attrelid AND own.adnum = attnum)
     UNION
     SELECT classid, objid, objsubid, 'index'
-    FROM ours JOIN pg_index i ON indrelid = attrelid AND indkey[0] = attnum AND indnatts = 1 AND indisunique
-    JOIN pg_depend d ON refclassid = 'pg_class'::regclass AND refobjid = indexrelid
+    FROM ours JOIN pg_catalog.pg_index i ON indrelid = attrelid AND indkey[0] = attnum AND indnatts = 1 AND indisunique
+    JOIN pg_catalog.pg_depend d ON refclassid = 'pg_catalog.pg_class'::regclass::oid AND refobjid = indexrelid
     WHERE deptype = 'n')
-SELECT DISTINCT CASE WHEN r.rulename = '_RETURN' THEN 'view ' || CAST(r.ev_class AS regclass)
-                ELSE pg_describe_object(classid, objid, objsubid) END AS name
-FROM dependants LEFT JOIN pg_rewrite r ON classid = 'pg_rewrite'::regclass AND r.oid = objid
-WHERE needs = ANY (:needs)
+SELECT DISTINCT CASE WHEN r.rulename = '_RETURN' THEN 'view ' || CAST(CAST(r.ev_class AS regclass) AS text)
+                ELSE pg_catalog.pg_describe_object(classid, objid, objsubid) END AS name
+FROM dependants
+LEFT JOIN pg_catalog.pg_rewrite r ON classid = 'pg_catalog.pg_rewrite'::regclass::oid AND r.oid = objid
+WHERE needs = ANY (CAST(:needs AS text[]))
 ORDER BY 1
 """)
 _COLLATION = text("""
-SELECT 1 FROM pg_collation WHERE collname = :collation AND pg_collation_is_visible(oid)
-AND collencoding IN (-1, pg_char_to_encoding(getdatabaseencoding()))
+SELECT 1 FROM pg_catalog.pg_collation
+WHERE collname = CAST(:collation AS text) AND pg_catalog.pg_collation_is_visible(oid)
+AND collencoding IN (-1, pg_catalog.pg_char_to_encoding(pg_catalog.getdatabaseencoding()))
 """)
 _MAX_COLUMNS = 1600
 """Dropped columns count as well."""
 
 # prattrs: the list of published columns, since PostgreSQL 15, which does not contain a new column
 _PUBLICATIONS = text("""
-SELECT t.pubname FROM pg_publication_tables t
-JOIN pg_publication p ON p.pubname = t.pubname
-JOIN pg_class c ON c.oid = to_regclass(:regclass)
-LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-WHERE t.tablename = c.relname AND t.schemaname = CAST(CAST(c.relnamespace AS regnamespace) AS text)
-  AND to_jsonb(r) ->> 'prattrs' IS NULL
+SELECT t.pubname FROM pg_catalog.pg_publication_tables t
+JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
+JOIN pg_catalog.pg_class c ON c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+WHERE t.tablename = c.relname AND t.schemaname = n.nspname
+  AND pg_catalog.to_jsonb(r) ->> CAST('prattrs' AS text) IS NULL
 ORDER BY 1
 """)
 

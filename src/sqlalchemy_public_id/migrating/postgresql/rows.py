@@ -10,6 +10,7 @@ from sqlalchemy import (
     BindParameter,
     Boolean,
     ColumnElement,
+    Integer,
     String,
     Text,
     Uuid,
@@ -37,13 +38,26 @@ from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import LiveTable, primary_key_of
 from sqlalchemy_public_id.types import as_bits_format
 
-_PAGES = text("SELECT pg_relation_size(to_regclass(:regclass)) / CAST(current_setting('block_size') AS bigint)")
-_SIZE = text("""
-SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AS is_parent,
-       CASE WHEN reltuples > 0 THEN CAST(reltuples AS bigint) END AS rows,
-       CASE WHEN relpages > 0 AND reltuples > 0 THEN reltuples / relpages ELSE 100 END AS density
-FROM pg_class c WHERE oid = to_regclass(:regclass)
+_PAGES = text("""
+SELECT pg_catalog.pg_relation_size(pg_catalog.to_regclass(:regclass))
+       / CAST(pg_catalog.current_setting('block_size') AS bigint)
 """)
+_SIZE = text("""
+SELECT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid) AS is_parent,
+       CASE WHEN reltuples > CAST(0 AS real) THEN CAST(reltuples AS bigint) END AS rows,
+       CASE WHEN relpages > 0 AND reltuples > CAST(0 AS real)
+            THEN reltuples / CAST(relpages AS real) ELSE 100 END AS density
+FROM pg_catalog.pg_class c WHERE oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+""")
+
+
+_catalog: Any = func.pg_catalog
+"""Functions that no role can replace, as one of another schema could with other types."""
+
+
+def _text(value: str) -> ColumnElement[str]:
+    """Return a parameter as TEXT: ``pg_catalog`` has no operators for VARCHAR, as which SQLAlchemy sends strings."""
+    return cast(bindparam(None, value, type_=String()), Text)
 
 
 class Tid(UserDefinedType[str]):
@@ -81,26 +95,35 @@ class PostgreSQLRows(Rows):
     def read_key(self) -> list[str]:
         return primary_key_of(inspect(self.connection), self.target.table, self.target.schema)
 
+    @property
+    def compared(self) -> ColumnElement[Any]:
+        return self.column if self.target.format.is_native else cast(self.column, Text)
+
+    def has_id(self, value: Any) -> ColumnElement[bool]:
+        return self.compared == (_text(value) if isinstance(value, str) else value)
+
     def is_well_formed(self) -> ColumnElement[bool]:
         format = self.target.format
         if format.is_native:
             number = as_bits_format(format)
             if number.bits == 64:
                 return self.column >= 0
-            digits: Any = func.replace(cast(self.column, Text), "-", "")
+            digits: Any = _catalog.replace(cast(self.column, Text), "-", "", type_=Text)
             if number.bits == 96:
-                digits = func.encode(self.column, "hex")
-            matches: ColumnElement[bool] = digits.regexp_match(number.hex_pattern)
+                digits = _catalog.encode(self.column, "hex", type_=Text)
+            matches: ColumnElement[bool] = digits.regexp_match(_text(number.hex_pattern))
             return matches
         text = cast(self.column, Text).collate("C")
         if not isinstance(format, NanoId) or len(format.forms) > 1:
-            return text.regexp_match(format.pattern)
+            return text.regexp_match(_text(format.pattern))
         # searching for characters outside the alphabet takes a quarter of the time
         lead = "" if format.prefix is None else format.prefix + format.separator
         others = f"[^{character_class(format.alphabet)[1:]}"
-        body = func.substr(text, len(lead) + 1) if lead else text
-        is_id = and_(func.length(text) == format.max_length, not_(body.regexp_match(others)))
-        return and_(text.startswith(lead, autoescape=True), is_id) if lead else is_id
+        body: Any = _catalog.substr(text, len(lead) + 1, type_=Text) if lead else text
+        length: Any = _catalog.length(text, type_=Integer)
+        is_id = and_(length == format.max_length, not_(body.regexp_match(_text(others))))
+        starts: Any = _catalog.starts_with(text, _text(lead), type_=Boolean)
+        return and_(starts, is_id) if lead else is_id
 
     def last(self, *, missing: bool = False) -> Place | None:
         is_missing = select(literal(1)).select_from(self.table).where(self.column.is_(None)).limit(1)
@@ -161,8 +184,9 @@ class _PagesWindow(Window):
         )
         # one string is sent several times as fast as a list; no id contains a blank
         sent = " ".join(encoded(rows.target.format, id) for id in ids)
-        strings: Any = func.string_to_array(bindparam("ids", sent, type_=String()), " ")
+        strings: Any = _catalog.string_to_array(_text(sent), " ")
         # arrays side by side: there is nothing to join, and nothing for the planner to estimate
+        # PostgreSQL itself looks for an unnest() of several arrays in pg_catalog
         places = func.array(select(todo.c.ctid).scalar_subquery())
         pairs: Any = func.unnest(places, strings).table_valued("place", "made").render_derived(name="pairs")
         value = _decoded(rows.target.format, pairs.c.made)
@@ -193,15 +217,17 @@ def lock_of_window(rows: Rows, after: Place | None) -> ColumnElement[bool]:
     The lock ends with the transaction. A lock of the session would be lost behind a pooler that changes the session.
     """
     target = rows.target
-    place = "" if target.schema else func.coalesce(cast(func.current_schema(), Text), "")
     digest = digest_of(target.schema, target.table, target.column, after)
-    name = bindparam(None, f"batch {digest}", type_=Text())
-    return func.pg_try_advisory_xact_lock(func.hashtextextended(place + name, 0), type_=Boolean)
+    name: Any = _text(f"batch {digest}")
+    if not target.schema:
+        name = func.coalesce(cast(_catalog.current_schema(), Text), _text("")) + name
+    lock: ColumnElement[bool] = _catalog.pg_try_advisory_xact_lock(_catalog.hashtextextended(name, 0), type_=Boolean)
+    return lock
 
 
 def _decoded(format: Format, encoded: Any) -> Any:
     if not format.is_native:
         return encoded
     if format.bits == 96:
-        return func.decode(encoded, "hex")
+        return _catalog.decode(encoded, "hex")
     return cast(encoded, Uuid() if format.bits == 128 else BigInteger())

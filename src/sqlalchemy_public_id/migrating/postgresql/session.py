@@ -23,7 +23,7 @@ _CLASS = 1_886_743_908
 """The ``classid`` of our locks in ``pg_locks``: "puid" in ASCII. Their ``objid`` is the table, or 0."""
 _LIMITS = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
 """The limits that a role or a server may set for requests; 0 is no limit. Building an index takes longer."""
-_PID = "SELECT pg_backend_pid()"
+_PID = "SELECT pg_catalog.pg_backend_pid()"
 _ATTEMPTS = 10
 """In a busy pool, one attempt may get the same session by chance."""
 
@@ -51,7 +51,7 @@ class PostgreSQLSession(Session):
         if not self.is_limited or not self.is_stable:
             return {}
         names = ", ".join(f"'{name}'" for name in (*_LIMITS, self.lock_setting))
-        query = f"SELECT name, setting FROM pg_settings WHERE name IN ({names})"
+        query = f"SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ({names})"
         return {row[0]: row[1] for row in send(self.connection, query)}
 
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
@@ -79,11 +79,12 @@ class PostgreSQLSession(Session):
         oid = "0"
         if table is not None:
             name = literal(quoted_table(table, schema, self.connection.dialect), self.connection.dialect)
-            oid = f"to_regclass({name})"
+            oid = f"pg_catalog.to_regclass({name})"
         kind = "" if self._is_alone else "xact_"
         key = f"{_CLASS << 32} + CAST(oid AS bigint)"
         query = (
-            f"SELECT CAST(oid AS bigint), pg_try_advisory_{kind}lock({key}) FROM (SELECT CAST({oid} AS oid) AS oid) t"
+            f"SELECT CAST(oid AS bigint), pg_catalog.pg_try_advisory_{kind}lock({key}) "
+            f"FROM (SELECT CAST({oid} AS oid) AS oid) t"
         )
         found, is_taken = send(self.connection, query).one()
         if found is None:
@@ -94,13 +95,14 @@ class PostgreSQLSession(Session):
     def read_holder(self) -> Any:
         return send(
             self.connection,
-            f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = {_CLASS} "
-            f"AND objid = {self._oid} AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            f"SELECT pid FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+            f"AND classid = CAST({_CLASS} AS oid) AND objid = CAST({self._oid or 0} AS oid) AND database = ("
+            f"SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())",
         ).scalar()
 
     def end_turn(self) -> None:
         if self._is_alone:
-            restore(self.connection, f"SELECT pg_advisory_unlock({(_CLASS << 32) + (self._oid or 0)})")
+            restore(self.connection, f"SELECT pg_catalog.pg_advisory_unlock({(_CLASS << 32) + (self._oid or 0)})")
 
 
 def milliseconds(seconds: float) -> int:

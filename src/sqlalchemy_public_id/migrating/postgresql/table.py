@@ -1,4 +1,9 @@
-"""What the catalogs of PostgreSQL say about a table."""
+"""What the catalogs of PostgreSQL say about a table.
+
+Another role may have created operators and functions in a schema of the search path, and PostgreSQL prefers those whose
+types match more exactly than the types of ``pg_catalog``. So functions are qualified, and operators match exactly: a
+``name`` is compared with ``text``, an ``oid`` with an ``oid``.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,13 @@ _INDEXES = """
 SELECT c.relname AS name, i.indisunique AS "unique", i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
        i.indisprimary AS "primary", CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
        NOT i.indimmediate AS "deferrable", CAST(am.amname AS text) AS kind,
-       EXISTS (SELECT FROM pg_constraint n WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint"
-FROM pg_index i
-JOIN pg_class c ON c.oid = i.indexrelid
-JOIN pg_am am ON am.oid = c.relam
-LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-WHERE i.indrelid = to_regclass(:regclass)
+       EXISTS (SELECT FROM pg_catalog.pg_constraint n
+               WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint"
+FROM pg_catalog.pg_index i
+JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+JOIN pg_catalog.pg_am am ON am.oid = c.relam
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
 ORDER BY c.relname
 """
 # default: the server stores DEFAULT NULL of a varchar(12) as NULL::character varying. unproven: NOT NULL NOT VALID, in
@@ -30,52 +36,66 @@ ORDER BY c.relname
 _STATE = text(f"""
 SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace) AS text) AS schema,
        a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
-       CASE WHEN pg_get_expr(d.adbin, d.adrelid) !~ '^NULL::' THEN pg_get_expr(d.adbin, d.adrelid) END AS "default",
-       col_description(a.attrelid, a.attnum) AS comment,
+       CASE WHEN pg_catalog.pg_get_expr(d.adbin, d.adrelid) !~ '^NULL::'
+            THEN pg_catalog.pg_get_expr(d.adbin, d.adrelid) END AS "default",
+       (SELECT pg_catalog.json_agg(pg_catalog.pg_describe_object(x.refclassid, x.refobjid, 0))
+        FROM pg_catalog.pg_depend x
+        WHERE x.classid = 'pg_catalog.pg_attrdef'::regclass::oid AND x.objid = d.oid
+        AND x.refclassid IN ('pg_catalog.pg_operator'::regclass::oid, 'pg_catalog.pg_proc'::regclass::oid)) AS calls,
+       pg_catalog.col_description(a.attrelid, a.attnum) AS comment,
        co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
-       format_type(a.atttypid, a.atttypmod) AS type,
-       EXISTS (SELECT FROM pg_type t WHERE t.oid = a.atttypid
+       pg_catalog.format_type(a.atttypid, a.atttypmod) AS type,
+       EXISTS (SELECT FROM pg_catalog.pg_type t WHERE t.oid = a.atttypid
                AND 'citext' IN (t.typname, CAST(CAST(t.typbasetype AS regtype) AS text))) AS is_citext,
-       CASE WHEN co.collname = 'default' AND to_jsonb(db) ->> 'datlocprovider' IS DISTINCT FROM 'i'
-            THEN COALESCE(to_jsonb(db) ->> 'datcollate', 'default') ELSE co.collname END AS effective_collation,
-       (SELECT n.convalidated FROM pg_constraint n WHERE n.conrelid = c.oid AND n.conname = :check
-        AND pg_get_expr(n.conbin, n.conrelid) = '(' || quote_ident(a.attname) || ' IS NOT NULL)') AS checked,
-       EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
+       CASE WHEN co.collname = 'default' AND pg_catalog.to_jsonb(db) ->> CAST('datlocprovider' AS text)
+                 IS DISTINCT FROM 'i'
+            THEN COALESCE(pg_catalog.to_jsonb(db) ->> CAST('datcollate' AS text), 'default')
+            ELSE co.collname END AS effective_collation,
+       (SELECT n.convalidated FROM pg_catalog.pg_constraint n
+        WHERE n.conrelid = c.oid AND n.conname = CAST(:check AS text) AND pg_catalog.pg_get_expr(n.conbin, n.conrelid)
+            = '(' || pg_catalog.quote_ident(a.attname) || ' IS NOT NULL)') AS checked,
+       EXISTS (SELECT FROM pg_catalog.pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n'
                AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
-       EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-               WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgtype & 7 = 7
-               AND strpos(p.prosrc, replace(a.attname, '"', '""')) > 0) AS filled,
-       (SELECT min(b.pid) FROM pg_stat_progress_create_index b
-        WHERE b.relid = c.oid AND b.datname = current_database()) AS builder,
+       EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+               WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND CAST(t.tgtype AS int) & 7 = 7
+               AND pg_catalog.strpos(p.prosrc, pg_catalog.replace(a.attname, '"', '""')) > 0) AS filled,
+       (SELECT pg_catalog.min(b.pid) FROM pg_catalog.pg_stat_progress_create_index b
+        WHERE b.relid = c.oid AND b.datname = pg_catalog.current_database()) AS builder,
        c.relispartition AS is_partition,
-       (SELECT min(CAST(CAST(i.inhparent AS regclass) AS text)) FROM pg_inherits i WHERE i.inhrelid = c.oid) AS parent,
-       EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits,
-       CASE WHEN c.reloftype <> 0 THEN format_type(c.reloftype, NULL) END AS of_type,
-       (SELECT json_agg(each) FROM ({_INDEXES}) each) AS indexes
-FROM pg_class c
-CROSS JOIN (SELECT * FROM pg_database WHERE datname = current_database()) db
-LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = :column AND NOT a.attisdropped
-LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-LEFT JOIN pg_collation co ON co.oid = a.attcollation
-WHERE c.oid = to_regclass(:regclass)
-""").columns(indexes=JSON())
-_ROWS = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:regclass)")
-_BYTES = text("SELECT pg_total_relation_size(to_regclass(:regclass))")
+       (SELECT pg_catalog.min(CAST(CAST(i.inhparent AS regclass) AS text)) FROM pg_catalog.pg_inherits i
+        WHERE i.inhrelid = c.oid) AS parent,
+       EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits,
+       CASE WHEN c.reloftype <> CAST(0 AS oid) THEN pg_catalog.format_type(c.reloftype, NULL) END AS of_type,
+       (SELECT pg_catalog.json_agg(each) FROM ({_INDEXES}) each) AS indexes
+FROM pg_catalog.pg_class c
+CROSS JOIN (SELECT * FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) db
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = CAST(:column AS text) AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
+WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+""").columns(calls=JSON(), indexes=JSON())
+_ROWS = text("""
+SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+""")
+_BYTES = text("SELECT pg_catalog.pg_total_relation_size(pg_catalog.to_regclass(:regclass))")
 # tgtype 16 is UPDATE. A trigger without columns (UPDATE OF) fires for all of them. ev_type 2 of a rule is UPDATE.
 _TRIGGERS = text("""
-SELECT tgname FROM pg_trigger
-WHERE tgrelid = to_regclass(:regclass) AND NOT tgisinternal AND tgtype & 16 <> 0
-  AND (tgenabled = 'A' OR tgenabled = CASE current_setting('session_replication_role')
-       WHEN 'replica' THEN 'R' ELSE 'O' END)
-  AND (cardinality(CAST(tgattr AS int2[])) = 0 OR EXISTS (
-      SELECT FROM pg_attribute a WHERE a.attrelid = tgrelid AND a.attname = :column AND a.attnum = ANY (tgattr)))
+SELECT tgname FROM pg_catalog.pg_trigger
+WHERE tgrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
+  AND (tgenabled = 'A' OR tgenabled = CAST(CASE pg_catalog.current_setting('session_replication_role')
+       WHEN 'replica' THEN 'R' ELSE 'O' END AS "char"))
+  AND (pg_catalog.cardinality(CAST(tgattr AS int2[])) = 0 OR EXISTS (
+      SELECT FROM pg_catalog.pg_attribute a
+      WHERE a.attrelid = tgrelid AND a.attname = CAST(:column AS text) AND a.attnum = ANY (tgattr)))
 UNION ALL
-SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:regclass) AND ev_type = '2' AND ev_enabled <> 'D'
+SELECT rulename FROM pg_catalog.pg_rewrite
+WHERE ev_class = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND ev_type = '2' AND ev_enabled <> 'D'
 ORDER BY 1
 """)
 _UNSKIPPABLE = text("""
-SELECT tgname FROM pg_trigger
-WHERE tgrelid = to_regclass(:regclass) AND NOT tgisinternal AND tgtype & 16 <> 0 AND tgenabled IN ('A', 'R')
+SELECT tgname FROM pg_catalog.pg_trigger
+WHERE tgrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
+  AND tgenabled IN ('A', 'R')
 """)
 
 
@@ -101,6 +121,7 @@ class PostgreSQLTable(LiveTable):
             exact=row.deterministic and not row.is_citext,
             comment=row.comment,
             default=row.default,
+            calls=tuple(row.calls or ()),
             filled=row.filled,
             check=row.checked is not None,
             checked=bool(row.checked),
@@ -152,9 +173,9 @@ class PostgreSQLTable(LiveTable):
 
     def _may_skip(self) -> bool:
         connection = self.connection
-        if connection.exec_driver_sql("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").scalar():
+        if connection.exec_driver_sql("SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user").scalar():
             return True
-        query = "SELECT has_parameter_privilege('session_replication_role', 'SET')"
+        query = "SELECT pg_catalog.has_parameter_privilege('session_replication_role', 'SET')"
         version = connection.dialect.server_version_info
         return version is not None and int(version[0]) >= 15 and bool(connection.exec_driver_sql(query).scalar())
 
