@@ -41,12 +41,12 @@ class Endpoint:
 def endpoints_of(app: FastAPI) -> dict[tuple[str, str], Endpoint]:
     """Map method and path to the endpoint of each route of *app*, without applications that are mounted in it."""
     # since FastAPI 0.137, an included router is a single element of app.routes
-    routes: Iterable[Any] = getattr(routing, "iter_route_contexts", iter)(app.routes)
+    in_routers: Any = getattr(routing, "iter_route_contexts", iter)
+    routes: list[Any] = [route for route in in_routers(app.routes) if hasattr(route, "response_model")]
     found: dict[tuple[str, str], Endpoint] = {}
     for route in routes:
-        if hasattr(route, "response_model"):
-            endpoint = _endpoint(route.endpoint, route.response_model)
-            found |= {(method, route.path_format): endpoint for method in route.methods or ()}
+        endpoint = _endpoint(route.endpoint, route.response_model)
+        found |= {(method, route.path_format): endpoint for method in route.methods or ()}
     return found
 
 
