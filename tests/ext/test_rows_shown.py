@@ -9,6 +9,7 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI, Response
 from fastapi.exceptions import FastAPIError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, create_model
 from sqlalchemy import ForeignKey, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column, relationship
@@ -16,6 +17,7 @@ from sqlalchemy.pool import StaticPool
 from sqlmodel import Field as SQLModelField
 from sqlmodel import SQLModel
 from support.web_requests import asked
+from typing_extensions import TypeAliasType
 
 from sqlalchemy_public_id import (
     PublicIdColumnMixin,
@@ -192,6 +194,47 @@ def test_annotation_that_names_a_row(get_session: Any, returned: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("returned", "value"),
+    [
+        (Any, lambda row: row),
+        (list, lambda row: [row]),
+        (dict[str, Any], lambda row: {"row": row}),
+        (Iterator[Any], lambda row: (each for each in [row])),
+        (Response | dict[str, object], lambda row: {"row": row}),
+    ],
+    ids=str,
+)
+def test_annotation_that_allows_anything(get_session: Any, returned: Any, value: Any) -> None:
+    """With ``response_model=None``, an annotation that allows a row is no declaration; one that excludes it is."""
+    app = app_of(row_of(Boat, get_session), returned, value, response_model=None)
+    declared = app_of(row_of(Boat, get_session), dict[str, str], response_model=None)
+
+    assert shows_keys(app)
+    assert found(app) == [("", "shown_boat.id", "Boat")]
+    assert found(declared) == [("", None, None)]
+
+
+def test_stream_of_rows(get_session: Any) -> None:
+    """An endpoint that yields rows shows their keys, and is a leak, whether it gets them or names them."""
+
+    def stream(row: Any) -> Any:
+        yield row
+
+    can_stream = "is_json_stream" in getattr(APIRoute, "__annotations__", ())  # since FastAPI 0.134
+    cases = (
+        (row_of(Boat, get_session), None, {}),
+        (row_of(Boat, get_session), Iterator[Boat], {"response_model": None}),
+        (row_of(Song, get_session), Iterator[Song], {}),
+    )
+    for row, returned, options in cases[: 3 if can_stream else 2]:
+        app = FastAPI()
+        stream.__annotations__ = {"row": row} | ({} if returned is None else {"return": returned})
+        app.get("/rows/{id}", **options)(stream)
+        assert [each.is_leak for each in lint_app(app, bases=BASES)] == [True]
+        assert shows_keys(app)
+
+
+@pytest.mark.parametrize(
     ("model", "returned", "value", "field"),
     [
         (Song, Any, lambda row: row, ""),
@@ -257,6 +300,7 @@ def test_type_of_a_parameter() -> None:
     """The type of a parameter tells that it is a row, if the dependency does not; without types, it gets a note."""
     assert found(app_of(Annotated[Boat, Depends(lambda: None)])) == [("", "shown_boat.id", "Boat")]
     assert found(app_of(Annotated[Any, Depends(lambda: None)])) == [("", None, None)]
+    assert found(app_of(Annotated[TypeAliasType("Boats", list[Boat]), Depends(lambda: None)]))[0][2] == "Boat"
 
 
 def test_included_routers_and_mounts(get_session: Any) -> None:

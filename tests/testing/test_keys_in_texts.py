@@ -258,7 +258,7 @@ def test_expired_rows_of_an_async_session(async_engine: Any) -> None:
         ("", [Ship], "rows has .*Ship.*, expected an object"),
         ("", Ship(id=1), "rows is .*Ship.*, expected a list of objects"),
     ],
-    ids=str,
+    ids=["no text", "no rows", "no keys", "text as a row", "class", "one row"],
 )
 def test_wrong_arguments(text: Any, rows: Any, message: str) -> None:
     """Anything but a text, and rows in which nothing could be found, are rejected."""

@@ -57,10 +57,9 @@ def _endpoint(function: Callable[..., Any], response_model: Any) -> Endpoint:
     if response_model is not None:
         # Pydantic serializes such an object where the response model has Any, and refuses others
         shown = [model for model in given if issubclass(model, BaseModel) or dataclasses.is_dataclass(model)]
-    elif own.return_annotation in (Signature.empty, Any, object):
-        shown = [*given]
     else:
-        shown = [*returned]  # such as list[Order], but not None or a Response
+        # list[Order] names a row; Iterator[Any] may be one that is given; a Response and dict[str, str] are none
+        shown = [*returned, *(given if _allows_anything(own.return_annotation) else ())]
     return Endpoint(tuple(shown), (*given, *returned, *_mapped_classes(response_model)))
 
 
@@ -80,6 +79,12 @@ def _mapped_classes(annotation: Any, outer: tuple[Any, ...] = ()) -> Iterator[ty
     inner = get_args(annotation) if alias is None else (alias,)
     for each in inner if not any(annotation is one for one in outer) else ():
         yield from _mapped_classes(each, (*outer, annotation))
+
+
+def _allows_anything(annotation: Any) -> bool:
+    """Return True if a type is missing, or has a part that may be a row, as in ``dict[str, Any]`` or ``list``."""
+    loose = (Signature.empty, Any, object, dict, frozenset, list, set, tuple)
+    return any(annotation is one for one in loose) or any(map(_allows_anything, get_args(annotation)))
 
 
 def _signature(function: Callable[..., Any]) -> Signature:

@@ -149,7 +149,7 @@ def page_of(
     if filter is not None:
         parameters["chosen"] = _parameter("chosen", Annotated[Any, Depends(_filter_by(model, filter))])
     # FastAPI reads the signature, because the parameters depend on the model; lint_app() reads what it returns
-    page.__signature__ = Signature([*parameters.values()], return_annotation=lookup.Page[model])  # type: ignore
+    page.__signature__ = Signature([*parameters.values()], return_annotation=lookup.Page[model])  # type: ignore[attr-defined,valid-type]
     return page
 
 
