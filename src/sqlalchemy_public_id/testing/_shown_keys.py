@@ -57,15 +57,16 @@ def assert_no_keys_in(text: str | bytes, rows: Iterable[object]) -> None:
         state: InstanceState[Any] | None = inspect(row, raiseerr=False)
         if not isinstance(state, InstanceState):
             raise ConfigurationError(f"rows has {safe_repr(row)}, expected an object of a mapped class")
-        keys |= {str(number): str(key.column) for key, number in _keys(state)}
+        for key, number in _keys(state):
+            keys.setdefault(str(number), str(key.column))
         public_ids |= {str(state.dict[name]) for name in _public_ids(state) if name in state.dict}
     if not keys:
         raise ConfigurationError("rows have no integer keys, so nothing would be found; pass rows that have some")
     shown = text if isinstance(text, str) else text.decode(errors="replace")
     for view in dict.fromkeys((shown, _unescaped(shown), unquote(shown), html.unescape(shown))):
-        for key, place in _places(view, keys, public_ids):
-            advice = "" if int(key) >= _SMALL else "; begin the keys of the test at a number such as 777001"
-            raise AssertionError(f"the text shows {keys[key]}, in {place!r}{advice}")
+        for digits, place in _places(view, keys, public_ids):
+            advice = "" if int(digits) >= _SMALL else "; begin the keys of the test at a number such as 777001"
+            raise AssertionError(f"the text shows {keys[digits]}, in {place!r}{advice}")
 
 
 def _keys(state: InstanceState[Any]) -> Iterator[tuple[_mapped.Key, int]]:
@@ -104,7 +105,7 @@ def _unescaped(text: str) -> str:
 
 
 def _places(text: str, keys: dict[str, str], public_ids: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield the keys in *text* that are whole numbers, each with the text around it."""
+    """Yield the *keys* in *text* that are whole numbers, each with the text around it."""
     for match in _NUMBER.finditer(text):
         number, _, fraction = match[0].partition(".")
         start, end = match.span()
