@@ -32,7 +32,7 @@ COMMA  := ,
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: help demo helpdesk check test test-all simulate programs public outside neighbours mutants lowest browser install databases nodes lint docs bench bench-quick clean
+.PHONY: help demo helpdesk check test test-all simulate programs public outside neighbours mutants lowest browser install databases nodes lint pins docs bench bench-quick clean
 
 help:
 	@echo 'make demo      every way to write a row, forced collisions, lookups: on SQLite, or on URL='
@@ -137,6 +137,13 @@ docs: $(VENV)/docs.done browser
 	@rm -rf docs/_build/html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
 	SITE=docs/_build/html $(BIN)/python -m pytest --quiet tests/browser/site $(ARGS)
+
+# The versions and hashes of what the workflow "release" installs. Dependabot proposes newer ones every month.
+pins: $(UV)
+	@for file in build publish; do \
+	    (cd .github/requirements && $(CURDIR)/$(UV) pip compile --quiet --upgrade --generate-hashes --no-annotate \
+	    --python-version 3.11 --python-platform x86_64-manylinux_2_28 --custom-compile-command "make pins" \
+	    --only-binary :all: --output-file $$file.txt $$file.in); done
 
 bench: $(BENCH)/installed.done databases
 	$(BENCH)/bin/python -m tools.benchmarks $(ARGS)

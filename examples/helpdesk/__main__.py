@@ -16,7 +16,7 @@ from .sample import USERS, some_rows, tables
 def main(url: str, port: int) -> None:
     """Serve the helpdesk on the database at *url* until it is interrupted."""
     logins: dict[str, str] = {}
-    engine, rows = create_async_engine(url), some_rows(logins)
+    engine, rows = create_async_engine(url, hide_parameters=True), some_rows(logins)
     app = create_app(engine, lifespan=lambda _: tables(engine, rows))
     address = f"http://127.0.0.1:{port}/"
     print(f"The helpdesk is at {address}, its endpoints are at {address}docs. Sign in as one of", flush=True)

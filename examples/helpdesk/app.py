@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import ColumnElement
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import joinedload, selectinload
 
@@ -35,6 +37,8 @@ from .schemas import (
 
 PAGE = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
+log = logging.getLogger("helpdesk")
+
 Responses = dict[int | str, dict[str, Any]]
 
 NO_JSON: Responses = {400: {"description": "The body is not JSON"}}
@@ -51,7 +55,15 @@ def create_app(engine: AsyncEngine, **options: Any) -> FastAPI:
     app.include_router(router)
     app.include_router(public)
     install(app)
+    app.add_exception_handler(DBAPIError, database_error)
     return app
+
+
+async def database_error(request: Request, error: Any) -> Response:
+    """Answer 500, and log the error without its message, in which a driver may repeat keys."""
+    stack = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s in %s %s\n%s", type(error.orig).__name__, request.method, request.url.path, stack)
+    return JSONResponse({"detail": "internal server error"}, 500)
 
 
 # --- the session, the user, and the rows that the user may see

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import logging
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, text, update
+from sqlalchemy.ext.asyncio import AsyncSession
 from support.web_helpdesk import FIRST_KEY, Desk, numbers_in, story
 
-from examples.helpdesk.models import Login, Tag, Ticket, TicketId, User, UserId, now
+from examples.helpdesk.models import Comment, Login, Tag, Ticket, TicketId, User, UserId, now
+from sqlalchemy_public_id.testing import assert_no_keys_in
 
 AS_JSON = {"content-type": "application/json"}
 UNKNOWN_TICKET, UNKNOWN_USER = "ticket_000000000000", "user_000000000000"
@@ -58,6 +62,33 @@ async def test_a_hundred_new_tickets_and_one_select_of_their_users(desk: Desk) -
         wanted += new
     assert [{name: each[name] for name in wanted[0]} for each in made] == wanted
     assert counts[0] == counts[1]
+
+
+# --- errors of the database
+
+
+@pytest.mark.backend
+@story
+async def test_no_key_in_an_error_of_the_database(desk: Desk) -> None:
+    """An unexpected error of the database is a 500, and neither the answer nor the log has a key of any row."""
+    async with desk.engine.begin() as connection:
+        await connection.execute(text("CREATE UNIQUE INDEX one_comment ON desk_comment (ticket_id)"))
+    async with AsyncSession(desk.engine) as session:
+        comments = list(await session.scalars(select(Comment)))
+        tickets = list(await session.scalars(select(Ticket)))
+    ticket = (await desk.ids(Ticket))[0]
+    logged = io.StringIO()
+    handler = logging.StreamHandler(logged)
+    logging.getLogger().addHandler(handler)
+    try:
+        answer = await desk.ada.post(f"/tickets/{ticket}/comments", json={"text": "a second one"})
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+    assert (answer.status_code, answer.json()) == (500, {"detail": "internal server error"})
+    assert f"in POST /tickets/{ticket}/comments" in logged.getvalue()
+    assert "in add_comment" in logged.getvalue()
+    assert_no_keys_in(answer.text + logged.getvalue(), [*comments, *tickets])
 
 
 # --- pages

@@ -28,7 +28,9 @@ EXECUTABLE = {".a", ".class", ".dll", ".dylib", ".egg", ".exe", ".jar", ".o", ".
 def test_the_workflows_were_found() -> None:
     """The tests of this module read every workflow and every job."""
     assert list(WORKFLOWS) == ["release.yml", "tests.yml"]
-    assert {"release.yml build", "release.yml attest", "release.yml publish", "tests.yml gate"} <= JOBS.keys()
+    assert {f"release.yml {job}" for job in ("requirements", "build", "attest", "publish")} | {
+        "tests.yml gate"
+    } <= JOBS.keys()
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -49,6 +51,67 @@ def test_token_permissions(name: str) -> None:
     assert re.findall(r"^permissions:\n((?:  .*\n)+)", before, re.MULTILINE) == ["  contents: read\n"]
     assert set(writing) == ({"release.yml attest", "release.yml publish"} if name == "release.yml" else set())
     assert [job for job, text in writing.items() if "actions/checkout" in text] == []
+
+
+def unpinned_installs(job: str) -> list[str]:
+    """Return the commands of *job* that install packages without hashes."""
+    commands = re.findall(r"^.*\b(?:pip3? (?:install|download|wheel)|pipx|uvx?|npm|npx)\b.*$", job, re.MULTILINE)
+    return [command for command in map(str.strip, commands) if "--require-hashes" not in command.partition(" #")[0]]
+
+
+def test_unpinned_installs_are_found() -> None:
+    """An installation without hashes is found, by any of the usual programs, and also if only a comment has hashes."""
+    pinned = "run: python -m pip install --require-hashes -r requirements/publish.txt"
+    others = [
+        "run: pip install twine",
+        "run: uv pip install twine # --require-hashes",
+        "run: pipx run twine",
+        "npm i a",
+    ]
+
+    assert unpinned_installs(pinned) == []
+    assert unpinned_installs("\n".join([pinned, *others])) == others
+
+
+@pytest.mark.parametrize("name", ["release.yml build", "release.yml publish"])
+def test_packages_of_a_release_have_hashes(name: str) -> None:
+    """The packages that make, sign or publish the files of a release are installed from a list with hashes."""
+    assert 'pip install --require-hashes --only-binary ":all:" -r' in JOBS[name]
+    assert unpinned_installs(JOBS[name]) == []
+
+
+def test_packages_beside_a_token_have_hashes() -> None:
+    """A job that can get an identity token installs nothing without a hash, and gets the list of hashes unchanged."""
+    beside = {job: text for job, text in JOBS.items() if "id-token: write" in text}
+    (runs,) = re.findall(r"^    steps:(.*)", JOBS["release.yml requirements"], re.MULTILINE | re.DOTALL)
+
+    assert beside.keys() >= {"release.yml attest", "release.yml publish"}
+    assert {job: unpinned_installs(text) for job, text in beside.items()} == {job: [] for job in beside}
+    assert "needs: [attest, requirements]" in JOBS["release.yml publish"]
+    assert "path: .github/requirements/publish.txt" in runs
+    assert "run:" not in runs
+
+
+def test_release_builds_without_other_packages() -> None:
+    """The build backend has a hash, and the files are stored before their own dependencies are installed."""
+    job = JOBS["release.yml build"]
+    (backend,) = re.findall(r"^requires = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    pinned = (GITHUB / "requirements/build.txt").read_text()
+
+    assert "tools/release build --no-isolation" in job
+    assert job.index("name: dist") < job.index("tools/release sbom")
+    assert [name for name in re.findall(r'"([\w-]+)', backend) if f"\n{name}==" not in pinned] == []
+
+
+@pytest.mark.parametrize("name", ["build", "publish"])
+def test_lists_of_hashes(name: str) -> None:
+    """A list has one version and at least one hash of each package, and contains what the list of names asks for."""
+    pinned, names = ((GITHUB / "requirements" / f"{name}{suffix}").read_text() for suffix in (".txt", ".in"))
+    packages = re.split(r"\n(?=\S)", "\n" + re.sub(r"^#.*\n", "", pinned, flags=re.MULTILINE))[1:]
+    pattern = r"([a-z0-9-]+)==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n?"
+
+    assert [package for package in packages if not re.fullmatch(pattern, package)] == []
+    assert [one for one in re.findall(r"^[\w-]+", names, re.MULTILINE) if f"\n{one}==" not in f"\n{pinned}"] == []
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -77,15 +140,16 @@ def test_packaging_and_signed_releases() -> None:
     assert "needs: [tests, build]" in JOBS["release.yml attest"]
     assert JOBS["release.yml attest"].count("actions/attest@") == 2
     assert "sbom-path:" in JOBS["release.yml attest"]
-    assert "needs: attest" in JOBS["release.yml publish"]
+    assert "needs: [attest, " in JOBS["release.yml publish"]
     assert "--attestations" in JOBS["release.yml publish"]
 
 
 def test_dependency_update_tool() -> None:
-    """Dependabot proposes new versions of actions and of packages."""
+    """Dependabot proposes new versions of actions, of packages, and of the packages that make a release."""
     text = (GITHUB / "dependabot.yml").read_text()
 
     assert re.findall(r"package-ecosystem: (.*)", text) == ["github-actions", "pip"]
+    assert "directories: [/, /.github/requirements]" in text
 
 
 def test_security_policy() -> None:

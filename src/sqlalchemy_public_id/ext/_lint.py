@@ -8,7 +8,8 @@
 The lint reads the OpenAPI documents of the application and of applications mounted in it: responses, bodies,
 parameters, webhooks and callbacks. A number with the name of a key of a mapped class is a leak, except in a
 :class:`~sqlalchemy_public_id.ext.pydantic.PublicModel`, which checks its fields itself. A response that is not
-described, because of ``dict``, ``Any`` or a missing response model, is a note.
+described, because of ``dict``, ``Any`` or a missing response model, is a leak if the endpoint gets a row whose keys
+FastAPI would show there, and a note otherwise.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ with require("fastapi"):
     from starlette.routing import Mount
 
 from sqlalchemy_public_id.ext._answers import METHODS
+from sqlalchemy_public_id.ext._endpoints import endpoints_of
 from sqlalchemy_public_id.ext.pydantic import CHECKED, marked_schemas
 
 _COMPONENTS = "#/components/schemas/"
@@ -52,19 +54,27 @@ class Finding:
     """The key column, such as ``customer.id``; ``None`` if the value cannot be checked."""
     advice: str
     """What to write instead."""
+    row: str | None = None
+    """The class of a row that the endpoint gets, if the value is not declared and may therefore be this row."""
 
     @property
     def is_leak(self) -> bool:
-        """``True`` for an integer key, ``False`` for a note."""
+        """``True`` for an integer key, also of a row that may be shown as a whole; ``False`` for a note."""
         return self.column is not None
 
     def __str__(self) -> str:
         what = f"is {self.column}" if self.is_leak else "cannot be checked"
+        if self.row is not None:
+            what = f"may be a row of {self.row}, and show {self.column}"
         return f"{self.method} {self.route}: {self.where} {self.field or 'as a whole'} {what}; {self.advice}"
 
 
 def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterable[str] = ()) -> list[Finding]:
     """Return the integer keys that *app* shows or takes, and what cannot be checked, in the order of its routes.
+
+    An endpoint that gets a row, from :func:`by_public_id`, :func:`page_of` or another dependency with a mapped class in
+    its annotation, must declare what it returns: FastAPI shows all columns of a row, and Pydantic those of a table of
+    SQLModel or of a dataclass model.
 
     The lint sees only what an OpenAPI document contains. It misses routes with ``include_in_schema=False``, routes of
     other frameworks, and web sockets. It also misses the attribute that a plain model reads or shows under an alias,
@@ -72,22 +82,26 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
     that ``SerializeAsAny`` serializes.
 
     :param bases: declarative bases, registries or mapped classes; a class stands for its whole registry. The default is
-        every subclass of SQLAlchemy's ``DeclarativeBase``. Pass bases that ``declarative_base()`` or ``registry()``
-        made, and SQLModel tables.
+        every subclass of SQLAlchemy's ``DeclarativeBase``, and the bases of all mapped classes that the endpoints name.
+        Pass bases that ``declarative_base()`` or ``registry()`` made, and SQLModel tables.
     :param allow: routes to leave out, such as ``"GET /invoices/{invoice_id}/file"``, or ``"/health"`` for all methods.
     :raises ConfigurationError: if an element of *bases* is something else, if there are no mapped classes, or if a
         route in *allow* does not exist.
     """
-    keys = _Keys(_mappers(bases))
+    apps = [(prefix, _document(each), endpoints_of(each)) for prefix, each in _apps(app)]
+    mappers = _mappers(bases, (model for *_, all in apps for one in all.values() for model in one.mentioned))
+    keys = _Keys(mappers)
     allowed, unused = [*allow], {*allow}
     findings: list[Finding] = []
-    for prefix, document in _documents(app):
+    for prefix, document, endpoints in apps:
         schemas = document.get("components", {}).get("schemas", {})
         for kind, path, method, operation in _operations(document, prefix):
             names = {path, f"{method} {path}"}
             unused -= names
             if names.isdisjoint(allowed):
-                problems = dict.fromkeys(_Reader(keys, schemas, bool(kind)).problems(operation))
+                endpoint = None if kind else endpoints.get((method, path.removeprefix(prefix)))
+                reader = _Reader(keys, schemas, bool(kind), None if endpoint is None else endpoint.shown_key(mappers))
+                problems = dict.fromkeys(reader.problems(operation))
                 findings += (Finding(method, path, f"{kind} {p[0]}".lstrip(), *p[1:]) for p in problems)
     if unused:
         raise ConfigurationError(
@@ -133,9 +147,13 @@ def _is_part(key: _mapped.Key) -> bool:
     return is_primary and len(key.mapper.primary_key) > 1 and not key.column.foreign_keys
 
 
-def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
-    """Return the mappers of *bases*. It is an error if there are none, because no key could be found."""
-    named = [*DeclarativeBase.__subclasses__(), *DeclarativeBaseNoMeta.__subclasses__()] if bases is None else bases
+def _mappers(bases: Iterable[Any] | None, mentioned: Iterable[type[Any]]) -> list[Mapper[Any]]:
+    """Return the mappers of *bases*. It is an error if there are none, because no key could be found.
+
+    The default is every base that is known, those of the classes in *mentioned* included.
+    """
+    known = [*DeclarativeBase.__subclasses__(), *DeclarativeBaseNoMeta.__subclasses__(), *mentioned]
+    named = known if bases is None else bases
     mappers: list[Mapper[Any]] = []
     for base in named:
         mapper = _mapped.mapper_of(base)
@@ -158,22 +176,26 @@ def _mappers(bases: Iterable[Any] | None) -> list[Mapper[Any]]:
             "lint_app() found no mapped classes; name their base: lint_app(app, bases=[Base]), with the class that "
             "declarative_base() returned, a registry(), or one of the tables of SQLModel"
         )
-    return mappers
+    return [*dict.fromkeys(mappers)]
 
 
 # --- documents
 
 
-def _documents(app: FastAPI, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the path and the OpenAPI document of *app* and of each FastAPI application that is mounted in it."""
+def _apps(app: FastAPI, prefix: str = "") -> Iterator[tuple[str, FastAPI]]:
+    """Yield *app* and each FastAPI application that is mounted in it, with their paths."""
+    yield prefix, app
+    for route in app.routes:
+        if isinstance(route, Mount) and isinstance(route.app, FastAPI):
+            yield from _apps(route.app, prefix + route.path)
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of *app*."""
     # not app.openapi(), which caches the document of its first call, and which an application may override
     with marked_schemas(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Duplicate Operation ID")  # a route with several methods
-        document = get_openapi(title="", version="", routes=app.routes, webhooks=app.webhooks.routes)
-    yield prefix, document
-    for route in app.routes:
-        if isinstance(route, Mount) and isinstance(route.app, FastAPI):
-            yield from _documents(route.app, prefix + route.path)
+        return get_openapi(title="", version="", routes=app.routes, webhooks=app.webhooks.routes)
 
 
 def _operations(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
@@ -204,13 +226,18 @@ class _Value:
 
 
 class _Reader:
-    """Reads the schemas of an operation; *is_sent* is True if the application sends it, as it does a webhook."""
+    """Reads the schemas of an operation; *is_sent* is True if the application sends it, as it does a webhook.
 
-    def __init__(self, keys: _Keys, schemas: Mapping[str, Any], is_sent: bool) -> None:
-        self._keys, self._schemas, self._is_sent = keys, schemas, is_sent
+    *row* is the class and the key of a row that the endpoint would show where it declares nothing.
+    """
 
-    def problems(self, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, str]]:
-        """Yield where, field, column and advice of each finding."""
+    def __init__(
+        self, keys: _Keys, schemas: Mapping[str, Any], is_sent: bool, row: tuple[type[Any], _mapped.Key] | None
+    ) -> None:
+        self._keys, self._schemas, self._is_sent, self._row = keys, schemas, is_sent, row
+
+    def problems(self, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, str, str | None]]:
+        """Yield where, field, column, advice and row of each finding."""
         for parameter in operation.get("parameters", ()):
             value = _Value(parameter["name"], parameter["name"])
             yield from self._of_schema(parameter["in"], parameter.get("schema", {}), value, self._is_sent)
@@ -225,13 +252,17 @@ class _Reader:
 
     def _of_schema(
         self, where: str, schema: Mapping[str, Any], whole: _Value, is_shown: bool
-    ) -> Iterator[tuple[str, str, str | None, str]]:
+    ) -> Iterator[tuple[str, str, str | None, str, str | None]]:
         for value, doubt in self._values(schema, whole, frozenset()):
             key = self._keys.named(value.name, value.model) if doubt is None and value.name is not None else None
             if key is not None and not (is_shown and value.is_checked):
-                yield where, value.path, str(key.column), f"show {key.instead}" if is_shown else "take the public id"
+                advice = f"show {key.instead}" if is_shown else "take the public id"
+                yield where, value.path, str(key.column), advice, None
+            elif is_shown and doubt is not None and self._row is not None:
+                model, key = self._row
+                yield where, value.path, str(key.column), doubt, model.__name__
             elif is_shown and (doubt is not None or value.name is None):
-                yield where, value.path, None, doubt or "show a model, whose fields have names"
+                yield where, value.path, None, doubt or "show a model, whose fields have names", None
 
     def _values(self, schema: Any, value: _Value, outer: frozenset[str]) -> Iterator[tuple[_Value, str | None]]:
         """Yield the numbers in *schema*, and each part that may contain numbers, together with advice."""

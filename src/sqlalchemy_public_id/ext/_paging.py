@@ -149,8 +149,8 @@ def page_of(
         parameters["condition"] = _parameter("condition", Annotated[Any, Depends(scope)])
     if filter is not None:
         parameters["chosen"] = _parameter("chosen", Annotated[Any, Depends(_filter_by(model, filter))])
-    # FastAPI reads the signature: the parameters depend on the model
-    page.__signature__ = Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    # FastAPI reads the signature, because the parameters depend on the model; lint_app() reads what it returns
+    page.__signature__ = Signature([*parameters.values()], return_annotation=lookup.Page[model])  # type: ignore[attr-defined,valid-type]
     return page
 
 

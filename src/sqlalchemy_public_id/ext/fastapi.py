@@ -123,9 +123,10 @@ def by_public_id(
         parameters["response"] = Response
     if scope is not None:
         parameters["condition"] = Annotated[Any, Depends(scope)]
-    # FastAPI reads the signature: the parameters depend on the model
     keyword = Parameter.KEYWORD_ONLY
-    row.__signature__ = Signature([Parameter(key, keyword, annotation=value) for key, value in parameters.items()])  # type: ignore[attr-defined]
+    # FastAPI reads the signature, because the parameters depend on the model; lint_app() reads what it returns
+    given = [Parameter(key, keyword, annotation=value) for key, value in parameters.items()]
+    row.__signature__ = Signature(given, return_annotation=model)  # type: ignore[attr-defined]
     return row
 
 

@@ -1,4 +1,4 @@
-"""Helpers for the tests of your application: fixed ids, ids with a fixed time, and collisions on demand.
+"""Helpers for the tests of your application: fixed ids and times, collisions on demand, and keys in an answer or a log.
 
 >>> from sqlalchemy_public_id import testing
 >>> with testing.fixed_ids(User, "000000000001", "000000000002"):
@@ -26,10 +26,11 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, clock
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
+from sqlalchemy_public_id.testing._shown_keys import assert_no_keys_in
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 
-__all__ = ["collisions", "fixed_ids", "fixed_time"]
+__all__ = ["assert_no_keys_in", "collisions", "fixed_ids", "fixed_time"]
 
 Target: TypeAlias = Format | type[Any]
 """A format, a typed id class, or a model."""
