@@ -12,8 +12,9 @@ from sqlalchemy import inspect
 from sqlalchemy.orm import InstanceState
 
 from sqlalchemy_public_id.columns import is_public_id
-from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.messages import safe_repr
 
 _NUMBER = re.compile(r"(?<![0-9])[0-9]+(?:\.[0-9]+)?")
 _INSIDE = re.compile(r"(?:[a-zA-Z]|[0-9]\.|(?:^|\W)-)$")
