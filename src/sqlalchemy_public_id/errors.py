@@ -68,6 +68,12 @@ def safe_repr(value: object) -> str:
     return text if len(text) <= 4 * _LIMIT else f"{text[: 4 * _LIMIT]}..."
 
 
+def concealed(value: object) -> str:
+    """Return the type and length of an argument that may be a misplaced token, for error messages."""
+    length = f" ({len(value)} long)" if isinstance(value, (str, bytes)) else ""
+    return f"an object of type {type(value).__name__}{length}"
+
+
 class PublicIdError(Exception):
     """The base of every error of this library."""
 
@@ -107,12 +113,14 @@ class InvalidPublicId(PublicIdError, ValueError):
 class PublicIdNotFound(PublicIdError, LookupError):
     """No row has this public id.
 
-    A malformed string raises it, too: to a client, both mean that no such row exists.
+    A malformed string raises it, too: to a client, both mean that no such row exists. The message does not show a value
+    that was looked up in a model with tokens, because it may be one.
     """
 
-    def __init__(self, value: object, *, model: str, field: str | None = None) -> None:
+    def __init__(self, value: object, *, model: str, field: str | None = None, may_be_token: bool = False) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(f"{where}no {model} has the public id {safe_repr(value)}")
+        shown = concealed(value) if may_be_token else safe_repr(value)
+        super().__init__(f"{where}no {model} has the public id {shown}")
         self.value: object = value
         """The whole public id."""
         self.model: str = model
@@ -124,12 +132,15 @@ class PublicIdNotFound(PublicIdError, LookupError):
 class InvalidCursor(PublicIdNotFound):
     """The cursor is malformed, belongs to no row, or comes from a page with another ``order_by``."""
 
-    def __init__(self, value: object, *, model: str, field: str, reason: str | None = None) -> None:
-        super().__init__(value, model=model, field=field)
+    def __init__(
+        self, value: object, *, model: str, field: str, reason: str | None = None, may_be_token: bool = False
+    ) -> None:
+        super().__init__(value, model=model, field=field, may_be_token=may_be_token)
         self.reason: str = reason or f"no {model} has this public id"
         """What is wrong with the cursor."""
         if reason is not None:
-            cursor = f"{field}: the cursor {safe_repr(value)} cannot be used"
+            shown = concealed(value) if may_be_token else safe_repr(value)
+            cursor = f"{field}: the cursor {shown} cannot be used"
             self.args: tuple[Any, ...] = (f"{cursor}: {reason}; begin with the first page",)
 
 

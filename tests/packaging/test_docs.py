@@ -34,7 +34,7 @@ BUDGETS = {
     "guides/declaring-ids": 1100,
     "guides/foreign-keys": 1200,
     "guides/looking-up": 900,
-    "guides/pages": 1000,
+    "guides/pages": 1200,
     "guides/tenants": 700,
     "guides/idempotency": 900,
     "guides/bulk-and-upsert": 1000,
