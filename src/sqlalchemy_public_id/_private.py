@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
@@ -267,6 +267,23 @@ def loader_criteria(statement: Any) -> list[Any] | None:
     return [option for option in statement._with_options if isinstance(option, LoaderCriteriaOption)]
 
 
+def may_change_statements(session: Session, *, besides: str) -> bool:
+    """Return True if a listener to ``do_orm_execute`` may change the statements of *session*, or if this is unknown.
+
+    If the name is missing, a page with a cursor selects one more row.
+
+    :param besides: a package whose own listeners do not count.
+    """
+    if not available(session, "dispatch"):
+        return True
+    return not _are_of(besides, session.dispatch.do_orm_execute)
+
+
+def _are_of(package: str, listeners: Iterable[object]) -> bool:
+    # a method of a built-in type has no module
+    return all(str(getattr(each, "__module__", None)).startswith(f"{package}.") for each in listeners)
+
+
 # --- objects whose rows are stored without a flush
 
 
@@ -315,7 +332,7 @@ def has_listeners(session: Session, mapper: Mapper[Any], *, besides: str) -> boo
     except AttributeError as error:
         _warn("bulk.insert() takes the time of a flush", error)
         return True
-    return not all(getattr(each, "__module__", "").startswith(f"{besides}.") for each in listeners)
+    return not _are_of(besides, listeners)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sqlalchemy_public_id.messages import command_line, safe_repr
+from sqlalchemy_public_id.messages import command_line, concealed, safe_repr
 
 __all__ = [
     "BackfillIncomplete",
@@ -114,12 +114,14 @@ class InvalidKey(PublicIdError, TypeError):
 class PublicIdNotFound(PublicIdError, LookupError):
     """No row has this public id.
 
-    A malformed string raises it, too: to a client, both mean that no such row exists.
+    A malformed string raises it, too: to a client, both mean that no such row exists. The message does not show a value
+    that was looked up in a model with tokens, because it may be one.
     """
 
-    def __init__(self, value: object, *, model: str, field: str | None = None) -> None:
+    def __init__(self, value: object, *, model: str, field: str | None = None, may_be_token: bool = False) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(f"{where}no {model} has the public id {safe_repr(value)}")
+        shown = concealed(value) if may_be_token else safe_repr(value)
+        super().__init__(f"{where}no {model} has the public id {shown}")
         self.value: object = value
         """The whole public id."""
         self.model: str = model
@@ -131,12 +133,15 @@ class PublicIdNotFound(PublicIdError, LookupError):
 class InvalidCursor(PublicIdNotFound):
     """The cursor is malformed, belongs to no row, or comes from a page with another ``order_by``."""
 
-    def __init__(self, value: object, *, model: str, field: str, reason: str | None = None) -> None:
-        super().__init__(value, model=model, field=field)
+    def __init__(
+        self, value: object, *, model: str, field: str, reason: str | None = None, may_be_token: bool = False
+    ) -> None:
+        super().__init__(value, model=model, field=field, may_be_token=may_be_token)
         self.reason: str = reason or f"no {model} has this public id"
         """What is wrong with the cursor."""
         if reason is not None:
-            message = f"{field}: the cursor {safe_repr(value)} cannot be used: {reason}; begin with the first page"
+            shown = concealed(value) if may_be_token else safe_repr(value)
+            message = f"{field}: the cursor {shown} cannot be used: {reason}; begin with the first page"
             self.args: tuple[Any, ...] = (message,)
 
 

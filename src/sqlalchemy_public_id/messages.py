@@ -41,6 +41,12 @@ def _shortened(value: Any, cls: type[Any], most: int) -> Any:
     return kind([*shown, *[(dots, dots) if is_dict else dots] * (len(value) > most)])
 
 
+def concealed(value: object) -> str:
+    """Return the type and length of an argument that may be a misplaced token, for error messages."""
+    length = f" ({len(value)} long)" if isinstance(value, (str, bytes)) else ""
+    return f"an object of type {type(value).__name__}{length}"
+
+
 def command_line(name: str, table: str, **options: object) -> str:
     """Return the command ``public-id`` *name* for *table*, without the options that are ``None``.
 

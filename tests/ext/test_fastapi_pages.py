@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI, Header
 from pydantic import BaseModel, Field, model_validator
 from sqlalchemy import Engine, ForeignKey, MetaData, String
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, with_loader_criteria
 from support.async_sessions import session_on
 from support.web_requests import asked, asking
 
@@ -240,6 +240,29 @@ def test_scope(get_session: Any) -> None:
 
 
 @pytest.mark.backend
+def test_rows_that_the_session_hides(get_session: Any, listen: Callable[..., None]) -> None:
+    """The id of a row that the session hides is refused like an unknown one, unless its criteria are left out."""
+
+    def hide(state: Any) -> None:
+        if state.is_select and not state.is_column_load and not state.execution_options.get("include_bass"):
+            visible = with_loader_criteria(Animal, Animal.name != "bass", include_aliases=True)
+            state.statement = state.statement.options(visible)
+
+    app = zoo(get_session)
+    every = fetch(app, "sort=name&limit=4").json()["items"]
+    bass = next(one["public_id"] for one in every if one["name"] == "bass")
+    after_bass = names(app, f"sort=name&limit=4&after={bass}")
+    listen(Session, "do_orm_execute", hide)
+    for sort in ("", "&sort=name", "&sort=weight"):
+        for field in ("after", "before"):
+            unknown = refusal(app, f"{field}=fpanim_000000nobody{sort}")
+            assert refusal(app, f"{field}={bass}{sort}") == unknown == ("cursor_invalid", ["query", field])
+    app = zoo(get_session, cursor_execution_options={"include_bass": True})
+    assert names(app, f"sort=name&limit=4&after={bass}") == after_bass
+    assert "bass" not in names(app, "sort=name&limit=4")
+
+
+@pytest.mark.backend
 def test_expressions_to_sort_by(get_session: Any) -> None:
     """A name can stand for an expression; its NULLS LAST applies in both directions."""
     app = FastAPI()
@@ -262,6 +285,7 @@ def test_expressions_to_sort_by(get_session: Any) -> None:
         ({"sort": ["name"], "default": "-name"}, r"default is the string '-name', expected a list"),
         ({"default": ["name"]}, "default has 'name', expected names of sort=, which is empty"),
         ({"limit": 0}, "limit is 0, expected a whole number from 1"),
+        ({"cursor_execution_options": True}, "cursor_execution_options is True, expected execution options"),
         ({"max_limit": "5"}, "max_limit is '5', expected a whole number"),
         ({"scope": Animal.id > 1}, "scope is .*, expected a dependency"),
         ({"sort": {"by": "name"}}, "order_by has 'name', expected attributes"),

@@ -176,6 +176,29 @@ def test_base(books: Books, way: str, name: str) -> None:
     assert books.find(way, name, OURS, base=Other) is None
 
 
+@each_way("resolve", "resolve_many")
+def test_models(books: Books, way: str, name: str) -> None:
+    """``models`` restricts the lookup to these models."""
+
+    class Other(DeclarativeBase): ...
+
+    class Film(PublicIdMixin, Other):
+        __tablename__ = "film"
+        __public_id__ = NanoId(prefix="passedfilm")
+
+    assert books.find(way, name, OURS, models=[Book, Film]) is not None
+    assert books.find(way, name, OURS, models=[Film]) is None
+    Other.registry.dispose()
+
+
+@pytest.mark.parametrize("way", ["sync", "asyncio"])
+def test_options_for_the_cursor(books: Books, way: str) -> None:
+    """Only the statement that reads the row of the cursor gets its execution options."""
+    books.find(way, "page", OURS, after=OURS, cursor_execution_options={"mark": 7})
+
+    assert [state.execution_options.get("mark") for state in books.seen] == [7, None]
+
+
 PAGES: list[dict[str, Any]] = [
     {"limit": 1},
     {"after": OURS},

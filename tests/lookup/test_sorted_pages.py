@@ -280,10 +280,13 @@ def test_filters_do_not_hold_for_cursors(session: Session, order: Callable[[], A
 @pytest.mark.parametrize("order", [None, Ticket.priority, Ticket.title, -Ticket.priority], ids=str)
 @pytest.mark.parametrize("where", [None, Ticket.is_open | True], ids=["", "where"])
 def test_loader_criteria(session: Session, listen: Callable[..., None], order: Any, where: Any) -> None:
-    """Session criteria apply to the rows of each page; a cursor whose row they hide meanwhile is still valid."""
+    """Session criteria apply to the rows of each page; a cursor whose row they hide meanwhile is no longer valid.
+
+    It is valid with an execution option by which the program leaves them out.
+    """
 
     def hide(state: Any) -> None:
-        if state.is_select and not state.is_column_load:
+        if state.is_select and not state.is_column_load and not state.execution_options.get("include_closed"):
             state.statement = state.statement.options(with_loader_criteria(Ticket, Ticket.is_open))
 
     listen(session, "do_orm_execute", hide)
@@ -292,6 +295,9 @@ def test_loader_criteria(session: Session, listen: Callable[..., None], order: A
     page = lookup.page(session, Ticket, limit=2, **options)
     page[-1].is_open = False
     session.flush()
+    with pytest.raises(InvalidCursor, match="after: no Ticket has the public id"):
+        lookup.page(session, Ticket, limit=100, after=page.next, **options)
+    options["cursor_execution_options"] = {"include_closed": True}
     following = lookup.page(session, Ticket, limit=100, after=page.next, **options)
 
     assert len(ids) == ROWS / 2

@@ -33,8 +33,8 @@ BUDGETS = {
     "guides/choosing-a-format": 1500,
     "guides/declaring-ids": 1100,
     "guides/foreign-keys": 1200,
-    "guides/looking-up": 950,
-    "guides/pages": 1000,
+    "guides/looking-up": 1050,
+    "guides/pages": 1200,
     "guides/tenants": 700,
     "guides/idempotency": 900,
     "guides/bulk-and-upsert": 1000,
@@ -63,7 +63,7 @@ BUDGETS = {
     "design": 4500,
 }
 """The word limit of each page, including code and tables. A page may exceed it by 15 percent."""
-WORDS = 33_500
+WORDS = 36_500
 """The word limit of all pages except the design, which is for contributors."""
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)

@@ -284,6 +284,71 @@ def test_other_id_of_a_new_row(session: Session, tenants: Tenants) -> None:
         session.flush()
 
 
+@pytest.mark.parametrize("name", ["assignee", "watcher"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_other_id_of_a_strangers_row(
+    session: Session, tenants: Tenants, statements: Statements, name: str, is_stored: bool
+) -> None:
+    """Before the flush, the other id of a row outside the scope is not shown, as if the row did not exist.
+
+    It takes as many statements as for an unknown id. The relationship loads nothing, either.
+    """
+    ticket = tenants.ticket if is_stored else Ticket(organization_id=tenants.ours.id)
+    session.add(ticket)
+    ours, theirs = tenants.ada.public_id, tenants.eve.public_id
+    cards = {ours: tenants.ada.card}
+    our_id = tenants.ours.id
+    assert ticket.organization_id == our_id
+    sent = []
+    with session.no_autoflush:
+        for public_id in (theirs, UNKNOWN):
+            setattr(ticket, f"{name}_public_id", public_id)
+            statements.clear()
+            with pytest.raises(PublicIdNotFound, match=f"Ticket.{name}_public_id: no User has"):
+                getattr(ticket, f"{name}_card")
+            sent.append(len(statements))
+            assert getattr(ticket, name) is None
+        setattr(ticket, f"{name}_public_id", ours)
+        assert getattr(ticket, f"{name}_card") == cards[ours]
+        if is_stored:  # a pending object loads nothing
+            session.expire(ticket, [name])
+            assert getattr(ticket, name) is tenants.ada
+    assert sent[0] == sent[1]
+    session.flush()
+    assert getattr(ticket, name) is tenants.ada
+
+
+def test_other_id_of_a_row_that_the_object_has(session: Session, tenants: Tenants) -> None:
+    """An object that refers to a row outside the scope shows the row's other id if its id is sent back."""
+    tenants.ticket.assignee = tenants.eve  # the application may do this
+    session.commit()
+    assert tenants.ticket.organization_id == tenants.ours.id
+    tenants.ticket.assignee_id = None
+    with session.no_autoflush:
+        tenants.ticket.assignee_public_id = tenants.eve.public_id
+        assert tenants.ticket.assignee_card == tenants.eve.card
+    session.flush()
+    assert tenants.ticket.assignee is tenants.eve
+
+
+@pytest.mark.parametrize("of", ["ours", "theirs"])
+def test_other_id_with_an_assigned_tenant(session: Session, tenants: Tenants, of: str) -> None:
+    """The other id is compared with the organization that the object was assigned by its public id."""
+    organization = tenants.ours if of == "ours" else tenants.theirs
+    ticket = Ticket(organization_public_id=organization.public_id, assignee_public_id=tenants.ada.public_id)
+    session.add(ticket)
+    with session.no_autoflush:
+        if of == "ours":
+            assert ticket.assignee_card == tenants.ada.card
+        else:
+            with pytest.raises(PublicIdNotFound, match="assignee_public_id"):
+                ticket.assignee_card  # noqa: B018
+    session.expunge(ticket)
+    session.add(ticket := Ticket(assignee_public_id=tenants.ada.public_id))
+    with session.no_autoflush, pytest.raises(ConfigurationError, match="set organization_id, or the relationship"):
+        ticket.assignee_card  # noqa: B018
+
+
 def test_key_that_the_program_has_set(session: Session, tenants: Tenants) -> None:
     """The scope is checked even if the application has set the key of the row, whatever the session holds."""
     tenants.ticket.assignee_id = tenants.eve.id

@@ -50,6 +50,7 @@ class Ticket(PublicIdMixin, Base):
     watcher_id: Mapped[int | None] = mapped_column(ForeignKey(User.id))
     watcher: Mapped[User | None] = relationship(foreign_keys=watcher_id)
     watcher_public_id: Mapped[str | None] = public_ref("watcher", scope=lambda session: session.info["condition"])
+    watcher_card: Mapped[str | None] = public_ref("watcher", attribute="card")
 
 
 class Tenants:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, defer
 from support.async_sessions import tell
 from support.marks import on
 
-from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, tokens
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, PublicIdNotFound, lookup, tokens
 from sqlalchemy_public_id.asyncio import tokens as asyncio_tokens
 from sqlalchemy_public_id.tokens import IssuedToken, Token, token_column
 
@@ -220,6 +220,26 @@ def test_swapped_arguments(session: Session) -> None:
     assert [message for message in shown if repr(issued.digest)[2:20] in message] == []
 
 
+@on("sqlite")
+def test_token_in_place_of_a_public_id(session: Session, stored: IssuedToken) -> None:
+    """A token that is looked up as the public id of its model is not shown in the error; a plain model shows the id."""
+    text = stored.reveal()
+    wrong: list[Callable[[], Any]] = [
+        lambda: lookup.get_one(session, Reset, text),
+        lambda: lookup.get_one(session, select(Reset), text, field="reset"),
+        lambda: lookup.get_many(session, Reset, [text], field="reset"),
+        lambda: lookup.page(session, Reset, limit=1, after=text),
+        lambda: lookup.page(session, Reset, limit=1, before=f"{'a' * 12}~{text}"),
+    ]
+    for call in wrong:
+        with pytest.raises(PublicIdNotFound, match=r"an object of type str \(\d+ long\)") as caught:
+            call()
+        assert text[6:16] not in "".join(traceback.format_exception_only(caught.value))
+        assert text in str(caught.value.value)
+    with pytest.raises(PublicIdNotFound, match="no Plain has the public id 'reset_guessed'"):
+        lookup.get_one(session, Plain, "reset_guessed")
+
+
 # --- in statements
 
 
@@ -256,6 +276,41 @@ def test_literals(session: Session, stored: IssuedToken) -> None:
     sql = query.compile(session.connection(), compile_kwargs={"literal_binds": True})
 
     assert session.connection().exec_driver_sql(str(sql)).scalar_one() == stored.digest
+
+
+COMPARISONS: dict[str, Callable[[str], Any]] = {
+    "where": lambda text: Reset.token == text,
+    "not": lambda text: Reset.token != text,
+    "in": lambda text: Reset.token.in_([RESET.issue().digest, text]),
+    "bindparam": lambda text: Reset.token == bindparam("a", text),
+    "like": lambda text: Reset.token.like(text),
+    "<": lambda text: Reset.token < text,
+    "alias": lambda text: aliased(Reset).token == text,
+    "table": lambda text: Reset.__table__.c.token == text,
+}
+
+
+@pytest.mark.parametrize("way", COMPARISONS)
+def test_comparisons_with_text(way: str) -> None:
+    """A comparison with the text of a token is refused where it is written, so no error of SQLAlchemy shows it."""
+    text = RESET.issue().reveal()
+    with pytest.raises(TypeError, match=r"compare the column with digest\(text\)") as caught:
+        select(Reset).where(COMPARISONS[way](text)).compile(compile_kwargs={"literal_binds": True})
+    assert text[6:16] not in "".join(traceback.format_exception_only(caught.value))
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    "statement", [insert(Reset).values(expires_at=NOW, public_id="a" * 12), update(Reset)], ids=str
+)
+def test_literals_that_are_no_digests(session: Session, stored: IssuedToken, statement: Any) -> None:
+    """The text of a token is rendered as NULL with ``literal_binds``, which the column refuses."""
+    text = RESET.issue().reveal()
+    literal = statement.values(token=text).compile(session.connection(), compile_kwargs={"literal_binds": True})
+    assert text[6:16] not in str(literal)
+    with pytest.raises(DBAPIError), session.begin_nested():
+        session.connection().exec_driver_sql(str(literal))
+    assert found(session, Reset.token == stored.digest) == [stored.digest]
 
 
 # --- storing

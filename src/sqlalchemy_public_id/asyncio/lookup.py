@@ -14,10 +14,22 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
-from sqlalchemy_public_id.lookup import LoadOptions, Page
-from sqlalchemy_public_id.lookup.selecting import Rows, Where
+from sqlalchemy_public_id.lookup import LoadOptions, Page, Where
+from sqlalchemy_public_id.lookup.selecting import Rows
 
-__all__ = ["get", "get_many", "get_one", "keys_of", "page", "public_ids_of", "resolve", "resolve_many"]
+__all__ = [
+    "LoadOptions",
+    "Page",
+    "Where",
+    "get",
+    "get_many",
+    "get_one",
+    "keys_of",
+    "page",
+    "public_ids_of",
+    "resolve",
+    "resolve_many",
+]
 
 M = TypeVar("M")  # a model
 
@@ -76,6 +88,7 @@ async def page(
     order_by: Any = None,
     attribute: str | None = None,
     where: Where | None = None,
+    cursor_execution_options: Mapping[str, Any] | None = None,
     references: Iterable[QueryableAttribute[Any]] = (),
     count: bool = False,
 ) -> Page[M]:
@@ -91,6 +104,7 @@ async def page(
         order_by=order_by,
         attribute=attribute,
         where=where,
+        cursor_execution_options=cursor_execution_options,
         references=references,
         count=count,
     )
@@ -98,17 +112,27 @@ async def page(
 
 
 async def resolve(
-    session: AnyAsyncSession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]
+    session: AnyAsyncSession,
+    public_id: object,
+    *,
+    base: Any = None,
+    models: Iterable[type[Any]] | None = None,
+    **load: Unpack[LoadOptions],
 ) -> Any | None:
     """Async version of :func:`sqlalchemy_public_id.lookup.resolve`."""
-    return await _run(session, lookup.resolve, public_id, base=base, **load)
+    return await _run(session, lookup.resolve, public_id, base=base, models=models, **load)
 
 
 async def resolve_many(
-    session: AnyAsyncSession, public_ids: Iterable[object], *, base: Any = None, **load: Unpack[LoadOptions]
+    session: AnyAsyncSession,
+    public_ids: Iterable[object],
+    *,
+    base: Any = None,
+    models: Iterable[type[Any]] | None = None,
+    **load: Unpack[LoadOptions],
 ) -> dict[str, Any]:
     """Async version of :func:`sqlalchemy_public_id.lookup.resolve_many`."""
-    rows: dict[str, Any] = await _run(session, lookup.resolve_many, public_ids, base=base, **load)
+    rows: dict[str, Any] = await _run(session, lookup.resolve_many, public_ids, base=base, models=models, **load)
     return rows
 
 

@@ -20,6 +20,7 @@ from sqlalchemy_public_id import lookup, references
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor
 from sqlalchemy_public_id.ext import _fields, _mapped, _sessions
 from sqlalchemy_public_id.lookup import ordering
+from sqlalchemy_public_id.lookup.pages import checked_cursor_options
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import checked_condition
 
@@ -50,6 +51,7 @@ def page_of(
     filter: type[BaseModel] | None = None,
     scope: Callable[..., Any] | None = None,
     options: Sequence[ORMOption] = (),
+    cursor_execution_options: Mapping[str, Any] | None = None,
     limit: int = 20,
     max_limit: int = 100,
     count: bool = False,
@@ -73,6 +75,8 @@ def page_of(
     :param scope: a dependency that returns a condition. Rows outside the condition are left out, and their ids are
         refused as cursors.
     :param options: loader options, such as ``selectinload(Ticket.tags)``.
+    :param cursor_execution_options: as for :func:`sqlalchemy_public_id.lookup.page`: execution options by which a
+        listener of the session leaves out criteria, such as those that hide deleted rows, for the row of the cursor.
     :param limit: the number of rows on a page if the client sends none, at most *max_limit*.
     :param max_limit: the largest number of rows that a client can request.
     :param count: count the rows of all pages (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
@@ -90,6 +94,7 @@ def page_of(
     for what, most in (("limit", limit), ("max_limit", max_limit)):
         if not isinstance(most, int) or most < 1:
             raise ConfigurationError(f"{what} is {safe_repr(most)}, expected a whole number from 1")
+    checked_cursor_options(cursor_execution_options)
     orders = _orders(model, sort)
     unknown = [name for name in default if name not in orders]
     if unknown:
@@ -123,6 +128,7 @@ def page_of(
                 order_by=[orders[name]() for name in sort] or None,
                 attribute=attribute,
                 where=where,
+                cursor_execution_options=cursor_execution_options,
                 references=[getattr(model, name) for name in references.public_refs(model)],
                 count=count,
             )

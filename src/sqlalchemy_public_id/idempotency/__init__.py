@@ -239,12 +239,33 @@ def _find(
         populate_existing=True,
         where=row.where,
     )
-    column = id_attributes(row.mapper)[row.name]
-    for parent in row.mapper.iterate_to_root():  # the id may belong to a row of another subclass
-        is_other = parent is not row.mapper and column in id_attributes(parent).values()
-        if stored is None and row.where is None and is_other:
-            stored = lookup.get(session, parent.class_, row.public_id, attribute=row.name, with_for_update=lock)
+    if stored is None and row.where is None:
+        other = _other_class(session, row, lock)
+        if other is not None:
+            stored = lookup.get(session, other, row.public_id, attribute=row.name, with_for_update=lock)
     return stored
+
+
+def _other_class(session: Session, row: _Row, lock: Any) -> type[Any] | None:
+    """Return the class of the row if it is another subclass of a parent class, or a parent class.
+
+    Only the class is read: criteria may hide a row from a SELECT of its own class, but not from one of a parent class.
+    """
+    column = id_attributes(row.mapper)[row.name]
+    for parent in row.mapper.iterate_to_root():
+        if parent is row.mapper or column not in id_attributes(parent).values():
+            continue
+        query = select(getattr(parent.class_, row.name)).where(getattr(parent.class_, row.name) == row.public_id)
+        if parent.polymorphic_on is not None:
+            query = query.add_columns(parent.polymorphic_on)
+        if lock is not None:
+            query = query.with_for_update(**lock)
+        found = session.execute(query, bind_arguments={"mapper": parent}).first()
+        if found is not None:
+            _, *identity = found
+            mapper = parent.polymorphic_map.get(identity[0], parent) if identity else parent
+            return None if mapper.isa(row.mapper) else mapper.class_
+    return None
 
 
 def _key(connection: Connection, row: _Row) -> Any:

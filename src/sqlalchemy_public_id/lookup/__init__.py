@@ -20,24 +20,21 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, bindparam, inspect, select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import InstrumentedAttribute, Mapper, configure_mappers
+from sqlalchemy.orm import InstrumentedAttribute, Mapper
 from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import TypedDict, Unpack
 
-from sqlalchemy_public_id import registry
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdError, PublicIdNotFound
-from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
 from sqlalchemy_public_id.lookup.pages import Page, page
+from sqlalchemy_public_id.lookup.routing import Routes, configure
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import (
     AnySession,
     condition_of,
-    id_attributes,
-    ids_of_union,
+    has_tokens,
     is_sharded,
     public_id_attribute,
     require_session,
@@ -163,24 +160,48 @@ def get_one(
     """
     row = get(session, model, public_id, attribute=attribute, **load)
     if row is None:
-        raise PublicIdNotFound(public_id, model=model_of(model).__name__, field=field)
+        raise _not_found(model, public_id, field)
     return row
 
 
-def resolve(session: AnySession, public_id: object, *, base: Any = None, **load: Unpack[LoadOptions]) -> Any | None:
+def _not_found(model: Any, public_id: object, field: str | None) -> PublicIdNotFound:
+    own = model_of(model)
+    return PublicIdNotFound(public_id, model=own.__name__, field=field, may_be_token=has_tokens(_mapper(own)))
+
+
+def resolve(
+    session: AnySession,
+    public_id: object,
+    *,
+    base: Any = None,
+    models: Iterable[type[Any]] | None = None,
+    **load: Unpack[LoadOptions],
+) -> Any | None:
     """Return the row with this public id, of the model with its prefix, or ``None``. Accept the options of :func:`get`.
 
     :param base: the declarative base to search, if several bases have a model with this prefix.
-    :raises DuplicatePrefix: if several bases have such a model, and *base* is not given.
+    :param models: the only models to search, with their subclasses: ``[Issue, Comment]``. An id of any other model is
+        treated like an unknown one, without a statement. By default, every model with a prefix can be reached.
+    :raises DuplicatePrefix: if several bases have such a model, and neither *base* nor *models* is given.
+    :raises ConfigurationError: if *base* and *models* are both given, or if one of *models* is no model with a prefix.
     """
     require_session(session)
-    _configure([public_id])
-    owner = _owner_of(public_id, base)
-    return None if owner is None else get(session, owner[0], public_id, attribute=owner[1], **load)
+    routes = Routes(base, models)
+    configure([public_id])
+    for model, name, _ in routes.places_of(public_id):
+        row = get(session, model, public_id, attribute=name, **load)
+        if row is not None:
+            return row
+    return None
 
 
 def resolve_many(
-    session: AnySession, public_ids: Iterable[object], *, base: Any = None, **load: Unpack[LoadOptions]
+    session: AnySession,
+    public_ids: Iterable[object],
+    *,
+    base: Any = None,
+    models: Iterable[type[Any]] | None = None,
+    **load: Unpack[LoadOptions],
 ) -> dict[str, Any]:
     """Return a dict of public id → row, of any models, in the order of *public_ids*.
 
@@ -190,52 +211,15 @@ def resolve_many(
     require_session(session)
     check_options("resolve_many", load)
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.resolve()")
-    wanted = list(public_ids)
-    _configure(wanted)
-    owners = [(public_id, owner) for public_id in wanted if (owner := _owner_of(public_id, base)) is not None]
+    wanted, routes = list(public_ids), Routes(base, models)
+    configure(wanted)
+    places = [(public_id, place) for public_id in wanted for place in routes.places_of(public_id)]
     rows: dict[str, Any] = {}
-    for model, key in dict.fromkeys(owner[:2] for _, owner in owners):
-        of_model = [public_id for public_id, owner in owners if owner[:2] == (model, key)]
-        rows.update(get_many(session, model, of_model, attribute=key, **load))
-    texts = dict.fromkeys(format.validate(public_id) for public_id, (_, _, format) in owners)
+    for model, name in dict.fromkeys(place[:2] for _, place in places):
+        of_model = [public_id for public_id, place in places if place[:2] == (model, name)]
+        rows.update(get_many(session, model, of_model, attribute=name, **load))
+    texts = dict.fromkeys(place.format.validate(public_id) for public_id, place in places)
     return {text: rows[text] for text in texts if text in rows}
-
-
-def _configure(public_ids: Sequence[object]) -> None:
-    """Configure all mappers, which registers their prefixes."""
-    try:
-        configure_mappers()
-    except PublicIdError:
-        pass  # a refused model has no rows, and raises again when it is used
-    except SQLAlchemyError:
-        # A broken model of another base matters only for ids that belong to no mapped model.
-        if not all(map(_models_of, public_ids)):
-            raise
-
-
-def _owner_of(public_id: object, base: Any) -> tuple[type[Any], str, Format] | None:
-    """Return the model that has the id, with the name and the format of its public ids; ``None`` if there is none."""
-    models = _models_of(public_id)
-    if base is not None:
-        wanted = getattr(base, "registry", base)
-        models = [model for model in models if _mapper(model).registry is wanted]
-    matches = [
-        (model, key, public_id_type(column).id_format)
-        for model in models
-        for key, column in (id_attributes(_mapper(model)) or ids_of_union(_mapper(model))).items()
-        if public_id_type(column).id_format.is_valid(public_id)
-    ]
-    if len(models) > 1:
-        first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in models)
-        prefix = str(matches[0][2].prefix)
-        raise DuplicatePrefix(prefix, holder=first, newcomer=second, why="belongs, in another declarative base, to")
-    return matches[0] if matches else None
-
-
-def _models_of(public_id: object) -> list[type[Any]]:
-    mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
-    # if a module was reloaded, take the last model
-    return list({(model.__module__, model.__qualname__): model for model in mapped}.values())
 
 
 def get_many(
@@ -270,7 +254,7 @@ def get_many(
     if field is not None:
         for public_id in public_ids:
             if rows.get(type_.canonical(public_id)) is None:
-                raise PublicIdNotFound(public_id, model=model_of(model).__name__, field=field)
+                raise _not_found(model, public_id, field)
     if len(rows) == len(wanted) and type(None) not in {*map(type, rows.values())}:
         return rows  # none is unknown; types are compared, because a model may define __eq__()
     # if the collation is not exact, the database may have sent rows of other ids, which come last

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Integer, SQLColumnExpression, func, inspect, select
+from sqlalchemy import Integer, false, func, inspect, select
 from sqlalchemy.orm import Session
 
-from sqlalchemy_public_id._private import loader_criteria, without_lock
+from sqlalchemy_public_id._private import loader_criteria, may_change_statements, without_lock
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
@@ -18,49 +18,71 @@ from sqlalchemy_public_id.lookup.ordering import Term, after
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.types import as_bits_format
 
+LARGEST_LIMIT = 2**31 - 1
+"""The LIMIT of a statement is an INTEGER on PostgreSQL."""
+
 
 class KeysetQuery:
     """The rows of *keyset*, fetched in *session*.
 
-    :param visible: the condition that the row of a cursor has to meet, or None.
+    :param cursor_options: the execution options of the statement that reads the row of a cursor.
+    :param is_plain: True if the statement of the page has no options.
     """
 
-    def __init__(self, session: Session, keyset: Keyset, visible: SQLColumnExpression[bool] | None) -> None:
+    def __init__(
+        self, session: Session, keyset: Keyset, cursor_options: Mapping[str, Any], *, is_plain: bool = False
+    ) -> None:
         self.session = session
         self.keyset = keyset
-        self.visible = visible
+        self.cursor_options = cursor_options
+        self.criteria: list[Any] | None = [] if is_plain else loader_criteria(keyset.selected)
+        """Criteria of the page's own statement. They apply to its subqueries, but not to other statements."""
 
     def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
         """Return the rows after the one with *public_id*, and the number of rows that the database sent.
 
-        A row that a join repeats is sent several times, but returned once. Return ``None`` if no row has the id;
-        with *is_known*, do not check this.
+        A row that a join repeats is sent several times, but returned once. Return ``None`` if no row has the id, or if
+        it is hidden; with *is_known*, do not check this.
         """
         keyset = self.keyset
         if public_id is None:
             return self._fetch(keyset.first_rows, {LIMIT: limit})
         parameters = {LIMIT: limit, CURSOR: public_id}
-        if self.visible is not None and not is_known:
-            if not keyset.may_be_null:
-                rows, sent = self._fetch(keyset.rows_after(keyset.values_if_selected()), parameters)
-                if rows:
-                    return rows, sent
-            # before anything else, so that a hidden row takes as many statements as a missing one
-            if not self._is_visible(public_id):
-                return None
-        if keyset.may_be_null:
+        if keyset.may_be_null or self.cursor_options:
             place = self._place(public_id)
-            return None if place is None else self._fetch(keyset.rows_after(place), parameters)
+            if self.criteria is not None:
+                return None if place is None else self._fetch(keyset.rows_after(place), parameters)
+            # criteria of the statement may hide the row, so an unknown one takes as many statements as a hidden one
+            is_visible = false() if place is None else keyset.value(keyset.terms[-1]).is_not(None)
+            rest = keyset.first_rows if place is None else keyset.rows_after(place)
+            rows, sent = self._fetch(rest.where(is_visible), parameters)
+            is_certain = bool(rows) or is_known or self._stored_id(public_id, rows) is not None
+            return (rows, sent) if is_certain and place is not None else None
+        if not is_known and may_change_statements(self.session, besides="sqlalchemy_public_id"):
+            return self._rows_from_cursor(public_id, limit)
         rows, sent = self._fetch(keyset.rows_after_cursor, parameters)
-        if (
-            not rows and not is_known
-        ):  # the cursor is the last row, an unknown id, or a row that a condition of the application hides
-            place = self._place(public_id)
-            if place is None:
+        # the cursor is the last row, or a row that does not exist or is hidden
+        return (rows, sent) if rows or is_known or self._stored_id(public_id, rows) is not None else None
+
+    def _rows_from_cursor(self, public_id: object, limit: int) -> tuple[list[Any], int] | None:
+        """Return the rows after the one with *public_id*, which the statement selects as well.
+
+        A listener may add a condition to this statement, but not to the subqueries in it. So the row of the cursor is
+        visible if the statement has returned it first.
+        """
+        one_more = min(limit + 1, LARGEST_LIMIT)
+        rows, sent = self._fetch(self.keyset.rows_from_cursor, {LIMIT: one_more, CURSOR: public_id})
+        is_first = bool(rows) and self.id_of(rows[0]) == public_id
+        if not is_first:  # it is no longer among the rows, or a row that does not exist or is hidden
+            stored = self._stored_id(public_id, rows)
+            if stored is None:
                 return None
-            if keyset.cursor_table is None:
-                return self._fetch(keyset.rows_after(place), parameters)
-        return rows, sent
+            is_first = bool(rows) and self.id_of(rows[0]) == stored
+        if not is_first:
+            return rows[:limit], min(sent, limit)
+        if len(rows) == 1 and sent > limit:  # repetitions of the row have used up the LIMIT
+            return self.rows_after(public_id, limit, is_known=True)
+        return rows[1:], sent - 1
 
     def _fetch(self, statement: Any, parameters: dict[str, Any]) -> tuple[list[Any], int]:
         sent = 0
@@ -87,13 +109,12 @@ class KeysetQuery:
     def count(self) -> int:
         """Return the number of rows of all pages, in all shards."""
         selected, bind_arguments = self.keyset.selected, {"mapper": self.keyset.mapper}
-        criteria = loader_criteria(selected)
-        if criteria is None:
+        if self.criteria is None:
             return len(self.session.scalars(selected, bind_arguments=bind_arguments).unique().all())
         keys = [getattr(self.keyset.entity, name) for name in self.keyset.keys]
         rows = without_lock(selected.with_only_columns(*keys, maintain_column_froms=True)).distinct()
         # with_loader_criteria() applies to a subquery only as an option of the outer statement
-        query: Any = select(func.count()).select_from(rows.subquery()).options(*criteria)
+        query: Any = select(func.count()).select_from(rows.subquery()).options(*self.criteria)
         return sum(self.session.scalars(query, bind_arguments=bind_arguments))
 
     # --- the row of the cursor
@@ -101,39 +122,39 @@ class KeysetQuery:
     def _place(self, public_id: object) -> list[Any] | None:
         """Return the values of the terms in the row with *public_id*, ``None`` for NULL; ``None`` if there is no row.
 
-        The values are subqueries, so that no type or driver rounds them on the way. If they select from an alias of the
-        entity, conditions may hide its row, so they are replaced by the values that were read. The database decides
-        which values are NULL, because a type may return ``None`` for other values, too.
+        The values are subqueries, so that no type or driver rounds them on the way. Criteria that do not apply to the
+        row of the cursor would hide it from a subquery of the entity, but not from one of its table. The database
+        decides which values are NULL, because a type may return ``None`` for other values, too.
         """
         keyset = self.keyset
-        query = keyset.values_of_cursor(*keyset.terms)
-        parameters, bind_arguments = {CURSOR: public_id}, {"mapper": keyset.mapper}
-        row = self.session.execute(query, parameters, bind_arguments=bind_arguments).first()
-        is_hidden = row is None and keyset.cursor_is_entity
-        if is_hidden:
-            row = self._execute_without_criteria(query, parameters).first()
+        as_selected = self.criteria is None and bool(self.cursor_options)
+        row = self._row_of_cursor(keyset.values_of_cursor(as_selected), {CURSOR: public_id})
         if row is None:
             return None
-        is_read = is_hidden or keyset.cursor_table is None
-        count = len(keyset.terms)
-        return [
-            None if is_null else stored if is_read and stored is not None else keyset.value(term)
-            for term, stored, is_null in zip(keyset.terms, row[:count], row[count:], strict=True)
-        ]
+        values: list[Any] = []
+        for term, read, is_null in zip(keyset.terms, row, row[len(keyset.terms) :], strict=False):
+            value = keyset.stored_value(term) if self.cursor_options else keyset.value(term)
+            values.append(None if is_null else read if value is None else value)
+        return values
 
-    def _is_visible(self, public_id: object) -> bool:
-        if self.visible is None:
-            return True
-        id = self.keyset.id
-        query = select(id).where(id == public_id, self.visible)
-        return self._execute_without_criteria(query, {}).first() is not None
+    def _stored_id(self, public_id: object, rows: list[Any]) -> Any:
+        """Return the public id of the row of the cursor as it is stored; None if there is no row, or it is hidden.
 
-    def _execute_without_criteria(self, query: Any, parameters: dict[str, Any]) -> Any:
-        """Execute *query* without conditions that the application adds to its session, which may hide the row."""
-        if self.session.autoflush:
-            self.session.flush()
-        bind_arguments: dict[str, Any] = {"mapper": self.keyset.mapper, "clause": query}
-        return self.session.connection(bind_arguments=bind_arguments).execute(query, parameters)
+        :param rows: the rows that the page's own statement has found after it. If there are some, criteria of this
+            statement do not hide the row of the cursor.
+        """
+        as_selected = self.criteria is None and not rows
+        query = self.keyset.row_of_cursor([self.keyset.id], as_selected=as_selected)
+        row = self._row_of_cursor(query, {CURSOR: public_id})
+        return None if row is None else row[0]
+
+    def _row_of_cursor(self, query: Any, parameters: dict[str, Any]) -> Any:
+        return self.session.execute(
+            query.options(*(self.criteria or ())),
+            parameters,
+            execution_options=self.cursor_options,
+            bind_arguments={"mapper": self.keyset.mapper},
+        ).first()
 
 
 class ShardedKeysetQuery(KeysetQuery):
@@ -143,8 +164,10 @@ class ShardedKeysetQuery(KeysetQuery):
     alike by all databases and by Python.
     """
 
-    def __init__(self, session: Session, keyset: Keyset, visible: SQLColumnExpression[bool] | None) -> None:
-        super().__init__(session, keyset, visible)
+    def __init__(
+        self, session: Session, keyset: Keyset, cursor_options: Mapping[str, Any], *, is_plain: bool = False
+    ) -> None:
+        super().__init__(session, keyset, cursor_options, is_plain=is_plain)
         self.format: Format = public_id_type(public_id_attribute(keyset.mapper.class_, keyset.name)[1]).id_format
         if len(keyset.terms) > len(keyset.keys):
             raise ConfigurationError(
@@ -200,10 +223,7 @@ class ShardedKeysetQuery(KeysetQuery):
 
         The id is a value of the statement, not a parameter, so that the application's shard chooser can look at it.
         """
-        cursor = self.keyset.cursor
-        columns = [getattr(cursor, key) for key in self.keyset.keys]
-        query = select(*columns).where(getattr(cursor, self.keyset.name) == public_id)
-        return self.session.execute(query).first() if self._is_visible(public_id) else None
-
-    def _execute_without_criteria(self, query: Any, parameters: dict[str, Any]) -> Any:
-        return self.session.execute(query, parameters)  # only the session can send it to several databases
+        columns = [getattr(self.keyset.entity, key) for key in self.keyset.keys]
+        query = self.keyset.row_of_cursor(columns, public_id, as_selected=self.criteria is None)
+        row: Sequence[Any] | None = self._row_of_cursor(query, {})
+        return row

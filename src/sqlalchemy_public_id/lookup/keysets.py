@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
-from weakref import ref
 
 from sqlalchemy import (
     Column,
-    FromClause,
     Integer,
     ScalarSelect,
     Select,
-    Table,
+    SQLColumnExpression,
     bindparam,
     case,
     inspect,
     select,
 )
-from sqlalchemy.orm import ColumnProperty, Mapper, aliased
+from sqlalchemy.orm import ColumnProperty, Mapper
 
 from sqlalchemy_public_id._private import without_lock
 from sqlalchemy_public_id.dialects import Traits
@@ -28,7 +26,6 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.ordering import Term, after, operand, tables_in
 from sqlalchemy_public_id.references.columns import RefColumns, columns_of_refs
 from sqlalchemy_public_id.references.reference import PublicRef
-from sqlalchemy_public_id.weak import RefDict
 
 CURSOR = "sqlalchemy_public_id_cursor"
 LIMIT = "sqlalchemy_public_id_limit"
@@ -37,19 +34,6 @@ LIMIT = "sqlalchemy_public_id_limit"
 _KEYSETS = "sqlalchemy_public_id.keysets"
 """Key in the ``info`` of a public id's property: the keysets of plain pages, whose statements are built once."""
 
-_cursor_tables: RefDict[Mapper[Any], FromClause | None] = RefDict()
-"""Cached aliases of tables. To copy a table's columns takes longer than to build the rest of a page's statement."""
-
-
-def _cursor_table(mapper: Mapper[Any]) -> FromClause | None:
-    """Return the cached alias of the table of *mapper*; ``None`` for an inherited or joined model."""
-    key = ref(mapper)
-    if key not in _cursor_tables:
-        table: Any = mapper.selectable
-        is_plain = mapper.inherits is None and isinstance(mapper.selectable, Table)
-        _cursor_tables.keep(mapper, table.alias() if is_plain else None)
-    return _cursor_tables[key]
-
 
 class Keyset:
     """The rows of *selected*, which selects *entity*, in the order of *terms* and of the keys.
@@ -57,6 +41,7 @@ class Keyset:
     Its statements select the columns of *references* beside each object, and have the parameters :data:`CURSOR` and
     :data:`LIMIT`.
 
+    :param visible: the condition that the row of a cursor has to meet, or None; it is among those of *selected*.
     :param has_id_column: also select the public id *name* beside each object, which may not have loaded it.
     :param backwards: reverse the order.
     """
@@ -69,6 +54,7 @@ class Keyset:
         terms: Sequence[Term],
         traits: Traits,
         *,
+        visible: SQLColumnExpression[bool] | None = None,
         references: tuple[PublicRef, ...],
         has_id_column: bool = True,
         descending: bool,
@@ -90,9 +76,7 @@ class Keyset:
         ordered = [self._completed(term, by_position) for term in terms]
         ordered += [Term(getattr(entity, key), descending, may_be_null=False, attribute=key) for key in self.keys]
         self.terms: list[Term] = [term.reversed() for term in ordered] if backwards else ordered
-        # The row of the cursor is selected from an alias of the table, because with_loader_criteria() and listeners may
-        # add conditions to every entity. For an inherited or joined model, it is selected from an alias of the entity.
-        self.cursor_table: FromClause | None = _cursor_table(mapper)
+        self.visible = visible
 
     # --- statements
 
@@ -107,38 +91,63 @@ class Keyset:
     @cached_property
     def rows_after_cursor(self) -> Select[Any]:
         """The statement of a page after the row of the cursor, if no term can be NULL there."""
-        return self.rows_after([self.value(term) for term in self.terms])
+        return self.rows_after(self._values)
+
+    @cached_property
+    def rows_from_cursor(self) -> Select[Any]:
+        """The statement of a page that begins with the row of the cursor, if no term can be NULL there."""
+        return self.first_rows.where(after(self.terms, self._values, self.nulls_are_largest, or_equal=True))
 
     def rows_after(self, place: Sequence[Any]) -> Select[Any]:
         """Return the statement of a page after *place*, a value for each term."""
         return self.first_rows.where(after(self.terms, place, self.nulls_are_largest))
 
-    def values_of_cursor(self, *terms: Term) -> Select[Any]:
-        """Return the statement for the values of *terms* in the row of the cursor, and for each, 1 if it is NULL."""
-        values = self._in_row_of_cursor(terms)
-        return self._row_of_cursor(terms, *values, *(case((operand(value).is_(None), 1), else_=0) for value in values))
+    # --- the row of the cursor
+
+    # It is selected from the entity of the page, so that whatever hides rows of the page hides it, too: criteria that
+    # the application adds to the session or the statement apply to subqueries as well.
+
+    def row_of_cursor(
+        self, columns: Sequence[Any], public_id: object = None, *, as_selected: bool = False
+    ) -> Select[Any]:
+        """Return the statement for *columns* in the row of the cursor, or in the row with *public_id*.
+
+        :param as_selected: return nothing if the row does not meet the conditions of :attr:`selected`.
+        """
+        is_cursor = self.id == (self.cursor_id if public_id is None else public_id)
+        if as_selected or self._visible_tables_are_joined:  # only the page's own statement has the joins
+            row: Any = self.selected.where(is_cursor).with_only_columns(*columns, maintain_column_froms=True)
+            row = row.limit(1)  # a join repeats the row, with the same values each time
+        else:
+            row = select(*columns).select_from(self.entity).where(is_cursor)
+            row = row if self.visible is None else row.where(self.visible)
+        return cast("Select[Any]", row.correlate(None))
+
+    def values_of_cursor(self, as_selected: bool) -> Select[Any]:
+        """Return the statement for the values of the terms in the row of the cursor, and for each, 1 if it is NULL."""
+        values = [term.value_of(term.element) for term in self.terms]
+        are_null = (case((operand(value).is_(None), 1), else_=0) for value in values)
+        return self.row_of_cursor([*values, *are_null], as_selected=as_selected)
 
     def value(self, term: Term) -> ScalarSelect[Any]:
-        """Return the value of *term* in the row of the cursor, as a subquery."""
-        return self._row_of_cursor([term], *self._in_row_of_cursor([term])).scalar_subquery()
+        """Return the value of *term* in the row of the cursor, as a subquery: NULL if the row is hidden."""
+        row = self.row_of_cursor([term.value_of(term.element)])
+        subquery: ScalarSelect[Any] = (without_lock(row) if self._visible_tables_are_joined else row).scalar_subquery()
+        return subquery
 
-    def values_if_selected(self) -> list[ScalarSelect[Any]]:
-        """Return a subquery for each term: its value in the row of the cursor, or NULL if the row is not selected."""
-        # a join repeats the row, whose values are the same each time
-        row = self.selected.where(self.id == self.cursor_id).correlate(None).limit(1)
-        values = (term.value_of(term.element) for term in self.terms)
-        selects = (row.with_only_columns(value, maintain_column_froms=True) for value in values)
-        return [without_lock(each).scalar_subquery() for each in selects]
+    def stored_value(self, term: Term) -> ScalarSelect[Any] | None:
+        """Return the value of *term* in the row of the cursor, even if it is hidden; None if it is no column."""
+        if term.attribute is None:
+            return None
+        table: Any = self.mapper.selectable
+        column, id = (table.corresponding_column(self.mapper.columns[name]) for name in (term.attribute, self.name))
+        query = select(term.value_of(column)).select_from(table).where(id == self.cursor_id)
+        return query.correlate(None).scalar_subquery()
 
     @cached_property
     def cursor_id(self) -> Any:
         """The parameter for the public id of the cursor."""
         return bindparam(CURSOR, type_=self.id.type.as_parameter)
-
-    @cached_property
-    def cursor(self) -> Any:
-        """An alias of the entity, for the row of the cursor."""
-        return aliased(self.mapper.class_, flat=True)
 
     @property
     def may_be_null(self) -> bool:
@@ -147,33 +156,19 @@ class Keyset:
         return any(term.may_be_null for term in others)
 
     @property
-    def cursor_is_entity(self) -> bool:
-        """True if conditions that the application adds to entities can hide the row of the cursor."""
-        return self.cursor_table is None or any(term.attribute is None for term in self.terms)
+    def _values(self) -> list[ScalarSelect[Any]]:
+        return [self.value(term) for term in self.terms]
+
+    @cached_property
+    def _visible_tables_are_joined(self) -> bool:
+        """True if the condition names a table that the page's own statement joins."""
+        visible: Any = self.visible
+        element = visible.__clause_element__() if hasattr(visible, "__clause_element__") else visible
+        return visible is not None and any(table not in self._tables for table in tables_in(element))
 
     def remember_references(self, rows: Sequence[Any]) -> None:
         """Keep the columns of the references of *rows*, which a statement has returned."""
         self.references.remember(rows, first=2 if self.has_id_column else 1)
-
-    def _in_row_of_cursor(self, terms: Sequence[Term]) -> list[Any]:
-        is_entity = any(term.attribute is None for term in terms)
-        return [
-            term.value_of(term.element if is_entity else self._cursor_column(cast("str", term.attribute)))
-            for term in terms
-        ]
-
-    def _row_of_cursor(self, terms: Sequence[Term], *columns: Any) -> Select[Any]:
-        query: Any = select(*columns)
-        if any(term.attribute is None for term in terms):
-            query = query.select_from(self.entity).where(self.id == self.cursor_id).correlate(None)
-        else:
-            query = query.where(self._cursor_column(self.name) == self.cursor_id)
-        return cast("Select[Any]", query)
-
-    def _cursor_column(self, attribute: str) -> Any:
-        if self.cursor_table is None:
-            return getattr(self.cursor, attribute)
-        return self.cursor_table.c[self.mapper.columns[attribute].key]
 
     # --- terms
 

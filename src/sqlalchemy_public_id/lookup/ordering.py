@@ -83,14 +83,20 @@ class Term:
         is_null: ColumnElement[Any] = self.compared.is_(None)  # MySQL has no NULLS FIRST
         return [is_null.desc() if self.nulls_first else is_null.asc(), sorted_]
 
-    def is_after(self, value: Any, nulls_are_largest: bool) -> ColumnElement[bool]:
-        """Return the condition for rows that follow one with *value*."""
+    def is_after(self, value: Any, nulls_are_largest: bool, *, or_equal: bool = False) -> ColumnElement[bool]:
+        """Return the condition for rows that follow one with *value*; with *or_equal*, or have it, if none is NULL."""
         nulls_first = self._nulls_first(nulls_are_largest)
         if value is None:
             after: ColumnElement[bool] = self.compared.is_not(None) if nulls_first else false()
             return after
+        if or_equal:
+            return self.is_bounded_by(value)
         after = self.compared < value if self.descending else self.compared > value
         return or_(after, self.compared.is_(None)) if self.may_be_null and not nulls_first else after
+
+    def is_bounded_by(self, value: Any) -> ColumnElement[bool]:
+        bounded: ColumnElement[bool] = self.compared <= value if self.descending else self.compared >= value
+        return bounded
 
     def is_equal(self, value: Any) -> ColumnElement[bool]:
         equal: ColumnElement[bool] = self.compared.is_(None) if value is None else self.compared == value
@@ -154,8 +160,10 @@ def tables_in(expression: Any) -> Iterator[Any]:
             yield from tables_in(child)
 
 
-def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool) -> ColumnElement[bool]:
-    """Return the condition for the rows after one with *values*, term by term.
+def after(
+    terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool, *, or_equal: bool = False
+) -> ColumnElement[bool]:
+    """Return the condition for the rows after one with *values*, term by term; with *or_equal*, also for this row.
 
     ``(a, b) > (1, 2)`` would not use the index on every database. The first term is bounded once more, for planners
     that find no range in a disjunction.
@@ -163,14 +171,13 @@ def after(terms: Sequence[Term], values: Sequence[Any], nulls_are_largest: bool)
     alternatives = [
         and_(
             *(term.is_equal(value) for term, value in zip(terms[:at], values[:at], strict=True)),
-            terms[at].is_after(values[at], nulls_are_largest),
+            terms[at].is_after(values[at], nulls_are_largest, or_equal=or_equal and at == len(terms) - 1),
         )
         for at in range(len(terms))
     ]
     first, value = terms[0], values[0]
     if len(terms) > 1 and value is not None and not first.may_be_null:
-        bound = first.compared <= value if first.descending else first.compared >= value
-        return and_(bound, or_(*alternatives))
+        return and_(first.is_bounded_by(value), or_(*alternatives))
     return or_(*alternatives)
 
 

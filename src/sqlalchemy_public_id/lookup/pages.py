@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
@@ -14,12 +14,12 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
-from sqlalchemy_public_id.lookup.fetching import KeysetQuery, ShardedKeysetQuery
+from sqlalchemy_public_id.lookup.fetching import LARGEST_LIMIT, KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.keysets import Keyset, plain_keyset
 from sqlalchemy_public_id.lookup.ordering import digest, terms_of
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, narrowing, selected
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded, public_id_attribute, session_of
+from sqlalchemy_public_id.orm.inspection import AnySession, has_tokens, is_sharded, public_id_attribute, session_of
 from sqlalchemy_public_id.references.columns import in_same_database, refs_in
 from sqlalchemy_public_id.references.reading import load
 
@@ -27,8 +27,8 @@ M = TypeVar("M")  # a model
 
 _MARK = "~"
 """The separator between the public id of a cursor and the digest of its order."""
-_LARGEST_LIMIT = 2**31 - 2
-"""The statement selects one more row, and its LIMIT is an INTEGER on PostgreSQL."""
+_LARGEST_LIMIT = LARGEST_LIMIT - 1
+"""The statement selects one more row."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ def page(
     order_by: Any = None,
     attribute: str | None = None,
     where: Where | None = None,
+    cursor_execution_options: Mapping[str, Any] | None = None,
     references: Iterable[QueryableAttribute[Any]] = (),
     count: bool = False,
 ) -> Page[M]:
@@ -80,8 +81,9 @@ def page(
     >>> lookup.page(session, User, limit=20, order_by=[User.name.desc()], count=True).total
     1
 
-    A page usually takes one statement. More follow if it is empty, to tell the end from an unknown cursor, or if a join
-    repeats rows, to find out whether there are more. If *order_by* may be NULL, the cursor's row is read first.
+    A page usually takes one statement. Another follows if it is empty, to tell the end from an unknown cursor, or if a
+    join repeats rows, to find out whether there are more. If *order_by* may be NULL, or with
+    *cursor_execution_options*, the cursor's row is read first.
 
     An index can serve the page if it has the columns of *order_by*, with their directions, followed by the key (which
     InnoDB adds by itself). Columns that *where* compares with a value come first:
@@ -94,8 +96,7 @@ def page(
     :param rows: a model, or ``select(Model)`` with conditions, joins and options, but no order or limit of its own.
     :param limit: the maximum number of rows, from 1 to 2,147,483,646.
     :param after: the :attr:`~Page.next` of a page, or the public id of the row that these rows follow; ``None`` starts
-        at the beginning. That row has to meet *where*, but need not be among *rows*, and conditions that the
-        application adds to its session may hide it.
+        at the beginning. That row has to meet *where* and the criteria of the session, but need not be among *rows*.
     :param before: the :attr:`~Page.previous` of a page, or the public id of the row that these rows precede.
     :param newest_first: sort by key in descending order; with *order_by*, this applies to rows with equal values.
     :param order_by: one or several attributes of the model, or expressions of them, with ``desc()``, ``nulls_last()``
@@ -106,13 +107,18 @@ def page(
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param where: a condition on visible rows, or a function that takes the model and returns one. Other rows are left
         out, and their ids are refused as cursors. Conditions of ``select()`` do not apply to cursors, so that a row
-        which no longer matches a filter is still a valid position.
+        which no longer matches a filter is still a valid position; but if *where* names a table that *rows* joins, the
+        row of the cursor has to be among *rows*.
+    :param cursor_execution_options: execution options of the statement that reads the row of the cursor. Criteria that
+        the application adds to its session hide this row, as they hide others. A listener to ``do_orm_execute`` that
+        leaves out some of them for an execution option, such as ``{"include_deleted": True}``, does so for the cursor
+        as well: a row that was deleted softly is then still a valid position, and other tenants' rows are not.
     :param references: attributes of :func:`~sqlalchemy_public_id.references.public_ref`, such as
         ``[Order.customer_public_id]``. The statement also selects their public ids, so that reading them sends no
         further statement, unless their rows are in another database.
     :param count: count the rows of all pages, in one more statement, which reads all of them.
-    :raises InvalidCursor: if *after* or *before* is malformed, unknown, the id of a deleted row, or a cursor of another
-        order; the error's ``field`` is the name of the argument.
+    :raises InvalidCursor: if *after* or *before* is malformed, unknown, the id of a deleted or hidden row, or a cursor
+        of another order; the error's ``field`` is the name of the argument.
     :raises ConfigurationError: if *rows* cannot be paged.
     """
     session = session_of(session)
@@ -127,11 +133,12 @@ def page(
     if after is not None and before is not None:
         raise ValueError("pass either after or before, not both: a page follows one row, or precedes one")
     terms = [] if order_by is None else terms_of(order_by)
+    cursor_options = checked_cursor_options(cursor_execution_options)
     backwards = before is not None
     given, field = (before, "before") if backwards else (after, "after")
     id_format = public_id_type(column).id_format
     mark = f"{_MARK}{digest(terms, session.get_bind(mapper).dialect)}" if terms else ""
-    cursor = None if given is None else _id_in(given, field, mark, id_format, mapper.class_)
+    cursor = None if given is None else _id_in(given, field, mark, id_format, mapper)
 
     bind, sharded = session.get_bind(mapper), is_sharded(session)
     traits = traits_for(bind.dialect)
@@ -141,12 +148,21 @@ def page(
         keyset = plain_keyset(entity, name, traits, references=beside, descending=newest_first, backwards=backwards)
     else:
         keyset = Keyset(
-            statement, entity, name, terms, traits, references=beside, descending=newest_first, backwards=backwards
+            statement,
+            entity,
+            name,
+            terms,
+            traits,
+            visible=visible,
+            references=beside,
+            descending=newest_first,
+            backwards=backwards,
         )
-    query = (ShardedKeysetQuery if sharded else KeysetQuery)(session, keyset, visible)
+    rows_of = ShardedKeysetQuery if sharded else KeysetQuery
+    query = rows_of(session, keyset, cursor_options, is_plain=isinstance(rows, type))
     found = query.rows_after(cursor, limit + 1)
     if found is None:
-        raise InvalidCursor(given, model=mapper.class_.__name__, field=field)
+        raise _invalid_cursor(given, field, mapper)
     rows_found, sent = found
     has_more = len(rows_found) > limit
     if not has_more and sent > limit:  # repeated rows have used up the LIMIT
@@ -172,6 +188,18 @@ def page(
     )
 
 
+def checked_cursor_options(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the execution options, which may be ``None``; refuse anything else, such as ``True``."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(
+            f"cursor_execution_options is {safe_repr(options)}, expected execution options that a listener to "
+            f'do_orm_execute reads, such as {{"include_deleted": True}}'
+        )
+    return options
+
+
 def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
     public_id = query.id_of(row)
     if public_id is None:
@@ -183,13 +211,18 @@ def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
     return f"{public_id}{mark}"
 
 
-def _id_in(cursor: object, field: str, mark: str, id_format: Format, model: type[Any]) -> str:
+def _id_in(cursor: object, field: str, mark: str, id_format: Format, mapper: Mapper[Any]) -> str:
     """Return the public id in *cursor*; refuse a cursor of another order."""
     text, other = cursor, ""
     if isinstance(cursor, str) and not id_format.is_valid(cursor):
         text, _, other = cursor[: 2 * MAX_LENGTH].rpartition(_MARK)
     if not id_format.is_valid(text):
-        raise InvalidCursor(cursor, model=model.__name__, field=field)
+        raise _invalid_cursor(cursor, field, mapper)
     if other and f"{_MARK}{other}" != mark:
-        raise InvalidCursor(cursor, model=model.__name__, field=field, reason="it belongs to a page in another order")
+        raise _invalid_cursor(cursor, field, mapper, "it belongs to a page in another order")
     return id_format.validate(text)
+
+
+def _invalid_cursor(cursor: object, field: str, mapper: Mapper[Any], reason: str | None = None) -> InvalidCursor:
+    model, may_be_token = mapper.class_.__name__, has_tokens(mapper)
+    return InvalidCursor(cursor, model=model, field=field, reason=reason, may_be_token=may_be_token)

@@ -95,6 +95,11 @@ def ids_of_union(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     }
 
 
+def has_tokens(mapper: Mapper[Any]) -> bool:
+    """Return True if the model has tokens, which programs may confuse with its public ids."""
+    return any(getattr(column.type, "is_of_tokens", False) for column in mapper.columns)
+
+
 def mapped_classes(registry: registry) -> list[Mapper[Any]]:
     """Return the mappers of *registry*, sorted by class name, without those of declarations that failed.
 

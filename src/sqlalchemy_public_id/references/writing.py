@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
@@ -12,7 +12,7 @@ from sqlalchemy.orm import AttributeState, InstanceState, Mapper, ORMExecuteStat
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
 from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
@@ -22,6 +22,9 @@ from sqlalchemy_public_id.references.scopes import Member, Target, check_again, 
 
 _Targets: TypeAlias = dict[tuple[PublicRef, str], Target]
 """Reference and public id → what the id stands for, if it is known."""
+
+_OfMembers: TypeAlias = dict[tuple[InstanceState[Any], PublicRef], Target]
+"""Object and reference → what the id that was assigned to it stands for."""
 
 _TO_CHECK = "sqlalchemy_public_id.references"
 """Key in the attributes of a flush: the references with a scope that it has resolved."""
@@ -61,15 +64,13 @@ def other_id(session: Session, state: InstanceState[Any], ref: PublicRef) -> str
 
     :raises PublicIdNotFound: if there is no such row, or if the session may not see it.
     """
-    assigned = cast("UnresolvedKey", state.dict[ref.key])
-    by = refs_of(state.mapper)[assigned.attribute]
-    for one in session.new:
-        if isinstance(one, ref.target) and instance_state(one).dict.get(by.target_id) == assigned.public_id:
-            return cast("str", getattr(one, ref.target_id))
-    found = _find(session, by.source, [assigned.public_id], by.condition, [ref.target_id])
-    if assigned.public_id not in found:
-        raise not_found(assigned.public_id, by, state.class_)
-    return cast("str", found[assigned.public_id].shared[ref.target_id])
+    target = _resolve_one(session, state, cast("UnresolvedKey", state.dict[ref.key]), also=ref.target_id)
+    if target.instance is not None:
+        return cast("str", getattr(target.instance, ref.target_id))
+    if ref.target_id in target.shared:
+        return cast("str", target.shared[ref.target_id])
+    stored = public_ids_by_key(session, ref.source, state.identity_token, [target.key])
+    return cast("str", stored[target.key])
 
 
 def _checked(ref: PublicRef, model: type[Any], value: object) -> str | None:
@@ -128,7 +129,30 @@ def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, T
                 members.append((state, ref, value.public_id))
     if not members:
         return []
-    targets = _targets(session, [(ref, public_id) for _, ref, public_id in members], in_flush=True)
+    targets, own = _resolve_members(session, members)
+    for state, ref, public_id in members:
+        _unload_relationship(state, ref)
+        target = targets[state, ref]
+        if target.instance is not None:
+            setattr(state.obj(), ref.key, None)
+            setattr(state.obj(), ref.relationship, target.instance)
+        else:
+            setattr(state.obj(), ref.key, target.key)
+            remember(state, ref, target.key, public_id)
+    return [(member, targets[member[:2]]) for member in members if member[1].shared and member[:2] not in own]
+
+
+def _resolve_members(
+    session: Session, members: list[Member], also: Mapping[PublicRef, str] | None = None
+) -> tuple[_OfMembers, Collection[tuple[InstanceState[Any], PublicRef]]]:
+    """Map each of *members* to what its id stands for, and return those that keep a row outside their scope.
+
+    Every assigned id of an object is resolved here, so none leads to a row outside the scope of its reference.
+
+    :param also: reference → the name of another attribute to read.
+    :raises PublicIdNotFound: if a public id belongs to no row in the scope, and to no new object of the session.
+    """
+    targets = _targets(session, [(ref, public_id) for _, ref, public_id in members], in_flush=True, also=also)
     found = {(ref.source, id): one.instance if one.key is None else one.key for (ref, id), one in targets.items()}
     refused: list[Member] = []
     with session.no_autoflush:  # a shared attribute may be expired
@@ -138,26 +162,39 @@ def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, T
             if target is None or not is_in_scope(state, ref, target, found):
                 refused.append((state, ref, public_id))
     own = _own_keys(session, refused)
-    for state, ref, public_id in members:
-        _unload_relationship(state, ref)
-        target = own.get((state, ref)) or targets[ref, public_id]
-        if target.instance is not None:
-            setattr(state.obj(), ref.key, None)
-            setattr(state.obj(), ref.relationship, target.instance)
-        else:
-            setattr(state.obj(), ref.key, target.key)
-            remember(state, ref, target.key, public_id)
-    return [(member, targets[member[1:]]) for member in members if member[1].shared and member[:2] not in own]
+    return {(state, ref): own.get((state, ref)) or targets[ref, public_id] for state, ref, public_id in members}, own
 
 
-def _targets(session: Session, assigned: Iterable[tuple[PublicRef, str]], *, in_flush: bool = False) -> _Targets:
+def _resolve_one(
+    session: Session, state: InstanceState[Any], assigned: UnresolvedKey, also: str | None = None
+) -> Target:
+    """Return what an id that was assigned to *state* stands for, before a flush; the object is not changed."""
+    refs = refs_of(state.mapper)
+    by = refs[assigned.attribute]
+    members: list[Member] = [(state, by, assigned.public_id)]
+    for name in by.shared:  # the organization may be assigned by its public id, too
+        value = state.dict.get(name)
+        if isinstance(value, UnresolvedKey):
+            members.append((state, refs[value.attribute], value.public_id))
+    targets, _ = _resolve_members(session, members, {} if also is None else {by: also})
+    return targets[state, by]
+
+
+def _targets(
+    session: Session,
+    assigned: Iterable[tuple[PublicRef, str]],
+    *,
+    in_flush: bool = False,
+    also: Mapping[PublicRef, str] | None = None,
+) -> _Targets:
     """Map each of *assigned* to what it stands for: a row or, in a flush, a new object."""
     by_query: defaultdict[tuple[Source, Condition | None], list[tuple[PublicRef, str]]] = defaultdict(list)
     for ref, public_id in assigned:
         by_query[ref.source, ref.condition].append((ref, public_id))
     targets: _Targets = {}
     for (source, condition), wanted in by_query.items():
-        names = list(dict.fromkeys(name for ref, _ in wanted for name in ref.shared))
+        names = dict.fromkeys(name for ref, _ in wanted for name in ref.shared)
+        names |= dict.fromkeys(name for ref, name in (also or {}).items() if ref.source == source)
         public_ids = dict.fromkeys(public_id for _, public_id in wanted)
         found: dict[str, Target] = {}
         for one in session.new if in_flush else ():
@@ -176,8 +213,8 @@ def _find(
     session: Session,
     source: Source,
     public_ids: Collection[str],
-    condition: Condition | None = None,
-    names: Iterable[str] = (),
+    condition: Condition | None,
+    names: Iterable[str],
     *,
     objects: bool = False,
 ) -> dict[str, Target]:
@@ -268,9 +305,10 @@ def _key(state: ORMExecuteState, value: object) -> object:
     key = owner.dict.get(ref.key)
     if not isinstance(key, UnresolvedKey):
         return key
-    if ref.shared or ref.condition is not None:
-        return None  # only a flush checks the scope
-    return _find(state.session, ref.source, [key.public_id]).get(key.public_id, Target()).key
+    try:
+        return _resolve_one(state.session, owner, key).key
+    except PublicIdNotFound:
+        return None
 
 
 def _translated(

@@ -27,10 +27,10 @@ from __future__ import annotations
 import hmac
 import operator
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, LargeBinary, event, inspect
+from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, Session, mapped_column
@@ -41,9 +41,9 @@ from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup import LoadOptions, check_options, one_row
-from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.messages import concealed, safe_repr
 from sqlalchemy_public_id.orm.inspection import require_session
-from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token, concealed
+from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token
 
 __all__ = ["get", "IssuedToken", "Token", "token_column", "TokenType"]
 
@@ -87,10 +87,26 @@ _OF_NO_TOKEN = secrets.token_bytes(DIGEST_BYTES)
 """The digest that replaces invalid text in comparisons. Each process draws a random one, which no row has."""
 
 
+def _no_digest(value: object) -> _NoDigest:
+    return _NoDigest(
+        f"expected the digest of a token, {DIGEST_BYTES} bytes, but got an object of type {type(value).__name__}: "
+        f"store issued.digest, and compare the column with digest(text) of its Token"
+    )
+
+
 class _Comparator(TypeDecorator.Comparator[bytes]):
-    """Makes ``None``, the digest of invalid text, match no row. IS NULL would match rows of an outer join."""
+    """Makes ``None``, the digest of invalid text, match no row. IS NULL would match rows of an outer join.
+
+    Text is refused at once: SQLAlchemy shows the values of a statement that it cannot compile, such as with literals.
+    """
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        for operand in other:
+            several = isinstance(operand, (list, tuple, set, frozenset))
+            for value in cast("Iterable[Any]", operand) if several else [operand]:
+                given: Any = cast("Any", value).effective_value if isinstance(value, BindParameter) else value
+                if isinstance(given, str):
+                    raise _no_digest(given)
         if op in (operator.eq, operator.ne) and other and other[0] is None:
             other = (_OF_NO_TOKEN,)
         return super().operate(op, *other, **kwargs)
@@ -105,6 +121,8 @@ class TokenType(TypeDecorator[bytes]):
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = LargeBinary
     cache_ok: bool | None = True  # a Token is hashable by its identity
+    is_of_tokens: bool = True
+    """Errors about ids of a model with this column do not show them, because they may be tokens."""
     comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
 
     def __init__(self, token: Token) -> None:
@@ -123,16 +141,24 @@ class TokenType(TypeDecorator[bytes]):
     def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
         if value is None or (isinstance(value, bytes) and len(value) == DIGEST_BYTES):
             return value
-        raise _NoDigest(
-            f"expected the digest of a token, {DIGEST_BYTES} bytes, but got an object of type {type(value).__name__}: "
-            f"store issued.digest, and compare the column with digest(text) of its Token"
-        )
+        raise _no_digest(value)
 
     # SQLAlchemy's protocol names the argument, which a plain Callable does not
     def literal_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Render a digest as SQL; SQLAlchemy has no literals for bytes."""
+        """Render a digest as SQL; SQLAlchemy has no literals for bytes.
+
+        Anything else becomes NULL, which the column refuses, because SQLAlchemy puts the value into the error for a
+        literal that cannot be rendered.
+        """
         literal = traits_for(dialect).literal
-        return lambda value: literal(self.process_bind_param(value, dialect))
+
+        def render(value: Any) -> str:
+            try:
+                return literal(self.process_bind_param(value, dialect))
+            except _NoDigest:
+                return "NULL"
+
+        return render
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.token!r})"

@@ -24,7 +24,7 @@ from typing_extensions import Never
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import BASE62, Format
 from sqlalchemy_public_id.formats.alphabets import writer_of
-from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.messages import concealed, safe_repr
 
 Bytes: TypeAlias = bytes  # `bytes` is an argument below
 
@@ -34,12 +34,6 @@ DIGEST_BYTES: Final = 32
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}", re.ASCII)
 _FEWEST, _MOST = 16, 64
 _CHECKSUM_WIDTH = 6
-
-
-def concealed(value: object) -> str:
-    """Return the type and length of an argument that may be a misplaced token, for error messages."""
-    length = f" ({len(value)} long)" if isinstance(value, (str, Bytes)) else ""
-    return f"an object of type {type(value).__name__}{length}"
 
 
 class IssuedToken:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import load_only
 from typing_extensions import assert_type
 
 from sqlalchemy_public_id.asyncio import bulk, lookup
+from sqlalchemy_public_id.asyncio.lookup import Page
 
 
 async def look_up(session: AsyncSession, public_id: str, customer_id: CustomerId) -> User:
@@ -23,6 +24,13 @@ async def look_up(session: AsyncSession, public_id: str, customer_id: CustomerId
     assert_type(await lookup.keys_of(session, User, {public_id}), dict[str, Any])
     assert_type(await lookup.public_ids_of(session, User, (1, 2)), dict[Any, str])
     return await lookup.get_one(session, User, public_id)
+
+
+async def page(session: AsyncSession, after: str | None) -> Page[User]:
+    users: lookup.Page[User] = await lookup.page(session, User, limit=9, after=after)
+    assert_type(users, Page[User])
+    assert_type(await lookup.resolve_many(session, [after], models=[User, Customer]), dict[str, Any])
+    return users
 
 
 async def write(session: AsyncSession) -> None:
