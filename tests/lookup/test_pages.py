@@ -32,6 +32,7 @@ from sqlalchemy_public_id import (
     lookup,
     public_id_column,
 )
+from sqlalchemy_public_id._private import IS_FAST
 from sqlalchemy_public_id.formats import Uuid7
 
 
@@ -163,7 +164,8 @@ def test_nothing_there(db: Session, statements: list[str]) -> None:
     statements.clear()
     pages = lookup.page(db, Seat, limit=1), lookup.page(db, Post, limit=1, after=POSTS[-1])
     assert [(list(page), page.has_more, page.next, page.previous) for page in pages] == [([], False, None, None)] * 2
-    assert len(statements) == 3  # a second statement distinguishes the end from an unknown id
+    # a second statement distinguishes the end from an unknown id, unless the page has selected its row as well
+    assert len(statements) == (3 if IS_FAST else 2)
 
 
 def test_page_is_a_sequence(db: Session) -> None:
@@ -276,7 +278,7 @@ def test_place_in_a_hierarchy_that_is_hidden(db: Session, statements: list[str],
     assert ids(lookup.page(db, rows, limit=9)) == [POSTS[0], *POSTS[3:4] * (not include_aliases), POSTS[6], POSTS[9]]
     statements.clear()
     assert ids(lookup.page(db, rows, limit=2, after=POSTS[9])) == []
-    assert len(statements) == 2
+    assert len(statements) == (2 if IS_FAST else 1)
     with pytest.raises(PublicIdNotFound):
         lookup.page(db, rows, limit=2, after=POSTS[1])
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Integer, func, inspect, select
+from sqlalchemy import Integer, false, func, inspect, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_public_id._private import loader_criteria, may_change_statements, without_lock
@@ -26,13 +26,16 @@ class KeysetQuery:
     """The rows of *keyset*, fetched in *session*.
 
     :param cursor_options: the execution options of the statement that reads the row of a cursor.
+    :param is_plain: True if the statement of the page has no options.
     """
 
-    def __init__(self, session: Session, keyset: Keyset, cursor_options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, session: Session, keyset: Keyset, cursor_options: Mapping[str, Any], *, is_plain: bool = False
+    ) -> None:
         self.session = session
         self.keyset = keyset
         self.cursor_options = cursor_options
-        self.criteria: list[Any] | None = loader_criteria(keyset.selected)
+        self.criteria: list[Any] | None = [] if is_plain else loader_criteria(keyset.selected)
         """Criteria of the page's own statement. They apply to its subqueries, but not to other statements."""
 
     def rows_after(self, public_id: object, limit: int, *, is_known: bool = False) -> tuple[list[Any], int] | None:
@@ -47,16 +50,19 @@ class KeysetQuery:
         parameters = {LIMIT: limit, CURSOR: public_id}
         if keyset.may_be_null or self.cursor_options:
             place = self._place(public_id)
-            if place is None:
-                return None
-            rows, sent = self._fetch(keyset.rows_after(place), parameters)
-            is_certain = bool(rows) or is_known or self.criteria is not None
-            return (rows, sent) if is_certain or self._stored_id(public_id) is not None else None
+            if self.criteria is not None:
+                return None if place is None else self._fetch(keyset.rows_after(place), parameters)
+            # criteria of the statement may hide the row, so an unknown one takes as many statements as a hidden one
+            is_visible = false() if place is None else keyset.value(keyset.terms[-1]).is_not(None)
+            rest = keyset.first_rows if place is None else keyset.rows_after(place)
+            rows, sent = self._fetch(rest.where(is_visible), parameters)
+            is_certain = bool(rows) or is_known or self._stored_id(public_id, rows) is not None
+            return (rows, sent) if is_certain and place is not None else None
         if not is_known and may_change_statements(self.session, besides="sqlalchemy_public_id"):
             return self._rows_from_cursor(public_id, limit)
         rows, sent = self._fetch(keyset.rows_after_cursor, parameters)
         # the cursor is the last row, or a row that does not exist or is hidden
-        return (rows, sent) if rows or is_known or self._stored_id(public_id) is not None else None
+        return (rows, sent) if rows or is_known or self._stored_id(public_id, rows) is not None else None
 
     def _rows_from_cursor(self, public_id: object, limit: int) -> tuple[list[Any], int] | None:
         """Return the rows after the one with *public_id*, which the statement selects as well.
@@ -68,7 +74,7 @@ class KeysetQuery:
         rows, sent = self._fetch(self.keyset.rows_from_cursor, {LIMIT: one_more, CURSOR: public_id})
         is_first = bool(rows) and self.id_of(rows[0]) == public_id
         if not is_first:  # it is no longer among the rows, or a row that does not exist or is hidden
-            stored = self._stored_id(public_id)
+            stored = self._stored_id(public_id, rows)
             if stored is None:
                 return None
             is_first = bool(rows) and self.id_of(rows[0]) == stored
@@ -131,9 +137,14 @@ class KeysetQuery:
             values.append(None if is_null else read if value is None else value)
         return values
 
-    def _stored_id(self, public_id: object) -> Any:
-        """Return the public id of the row of the cursor as it is stored; None if there is no row, or it is hidden."""
-        query = self.keyset.row_of_cursor([self.keyset.id], as_selected=self.criteria is None)
+    def _stored_id(self, public_id: object, rows: list[Any]) -> Any:
+        """Return the public id of the row of the cursor as it is stored; None if there is no row, or it is hidden.
+
+        :param rows: the rows that the page's own statement has found after it. If there are some, criteria of this
+            statement do not hide the row of the cursor.
+        """
+        as_selected = self.criteria is None and not rows
+        query = self.keyset.row_of_cursor([self.keyset.id], as_selected=as_selected)
         row = self._row_of_cursor(query, {CURSOR: public_id})
         return None if row is None else row[0]
 
@@ -153,8 +164,10 @@ class ShardedKeysetQuery(KeysetQuery):
     alike by all databases and by Python.
     """
 
-    def __init__(self, session: Session, keyset: Keyset, cursor_options: Mapping[str, Any]) -> None:
-        super().__init__(session, keyset, cursor_options)
+    def __init__(
+        self, session: Session, keyset: Keyset, cursor_options: Mapping[str, Any], *, is_plain: bool = False
+    ) -> None:
+        super().__init__(session, keyset, cursor_options, is_plain=is_plain)
         self.format: Format = public_id_type(public_id_attribute(keyset.mapper.class_, keyset.name)[1]).id_format
         if len(keyset.terms) > len(keyset.keys):
             raise ConfigurationError(

@@ -116,7 +116,7 @@ class Keyset:
         """
         is_cursor = self.id == (self.cursor_id if public_id is None else public_id)
         if as_selected or self._visible_tables_are_joined:  # only the page's own statement has the joins
-            row = without_lock(self.selected.where(is_cursor).with_only_columns(*columns, maintain_column_froms=True))
+            row: Any = self.selected.where(is_cursor).with_only_columns(*columns, maintain_column_froms=True)
             row = row.limit(1)  # a join repeats the row, with the same values each time
         else:
             row = select(*columns).select_from(self.entity).where(is_cursor)
@@ -131,7 +131,9 @@ class Keyset:
 
     def value(self, term: Term) -> ScalarSelect[Any]:
         """Return the value of *term* in the row of the cursor, as a subquery: NULL if the row is hidden."""
-        return self.row_of_cursor([term.value_of(term.element)]).scalar_subquery()
+        row = self.row_of_cursor([term.value_of(term.element)])
+        subquery: ScalarSelect[Any] = (without_lock(row) if self._visible_tables_are_joined else row).scalar_subquery()
+        return subquery
 
     def stored_value(self, term: Term) -> ScalarSelect[Any] | None:
         """Return the value of *term* in the row of the cursor, even if it is hidden; None if it is no column."""

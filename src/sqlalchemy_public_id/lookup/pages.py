@@ -156,7 +156,8 @@ def page(
             descending=newest_first,
             backwards=backwards,
         )
-    query = (ShardedKeysetQuery if sharded else KeysetQuery)(session, keyset, cursor_options)
+    rows_of = ShardedKeysetQuery if sharded else KeysetQuery
+    query = rows_of(session, keyset, cursor_options, is_plain=isinstance(rows, type))
     found = query.rows_after(cursor, limit + 1)
     if found is None:
         raise _invalid_cursor(given, field, mapper)
