@@ -25,10 +25,18 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, safe_repr
 from sqlalchemy_public_id.formats import Format, clock
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
+from sqlalchemy_public_id.testing.tenants import TenantLeak, TenantsNotApart, assert_tenants_are_apart
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 
-__all__ = ["collisions", "fixed_ids", "fixed_time"]
+__all__ = [
+    "TenantLeak",
+    "TenantsNotApart",
+    "assert_tenants_are_apart",
+    "collisions",
+    "fixed_ids",
+    "fixed_time",
+]
 
 Target: TypeAlias = Format | type[Any]
 """A format, a typed id class, or a model."""
