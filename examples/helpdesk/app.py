@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +34,7 @@ from .schemas import (
     TicketOut,
     UserOut,
 )
+from .tenants import ALL_ORGANIZATIONS, TenantSession
 
 PAGE = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
@@ -51,7 +52,7 @@ public = APIRouter()
 def create_app(engine: AsyncEngine, **options: Any) -> FastAPI:
     """Build the helpdesk on the database of *engine*; *options* are those of ``FastAPI()``."""
     app = FastAPI(title="The helpdesk", version="1.0.0", **options)
-    app.state.sessions = async_sessionmaker(engine, expire_on_commit=False)
+    app.state.sessions = async_sessionmaker(engine, expire_on_commit=False, sync_session_class=TenantSession)
     app.include_router(router)
     app.include_router(public)
     install(app)
@@ -69,20 +70,26 @@ async def database_error(request: Request, error: Any) -> Response:
 # --- the session, the user, and the rows that the user may see
 
 
-async def get_session(request: Request) -> AsyncIterator[AsyncSession]:
+async def open_session(request: Request) -> AsyncIterator[AsyncSession]:
     """Open a session for each request; work that the endpoint does not commit is rolled back."""
     async with request.app.state.sessions() as session:
         yield session
 
 
-Session = Annotated[AsyncSession, Depends(get_session)]
+Opened = Annotated[AsyncSession, Depends(open_session)]
 Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
 
 
-async def get_user(session: Session, bearer: Bearer) -> User:
+async def get_user(session: Opened, bearer: Bearer) -> User:
     """Return the user whose token the request carries. Every invalid token gets the same response."""
-    text = bearer and bearer.credentials
-    login = await tokens.get(session, Login, text, where=Login.expires_at > now(), options=[joinedload(Login.user)])
+    login = await tokens.get(
+        session,
+        Login,
+        bearer and bearer.credentials,
+        where=Login.expires_at > now(),
+        options=[joinedload(Login.user)],
+        execution_options=ALL_ORGANIZATIONS,
+    )
     if login is None:
         raise HTTPException(401, "sign in first", {"WWW-Authenticate": "Bearer"})
     return login.user
@@ -91,26 +98,23 @@ async def get_user(session: Session, bearer: Bearer) -> User:
 Me = Annotated[User, Depends(get_user)]
 
 
-def own(model: type[Tag | Ticket | User]) -> Callable[..., ColumnElement[bool]]:
-    """Build a dependency that returns the condition for the rows of the user's organization."""
-
-    def condition(me: Me) -> ColumnElement[bool]:
-        return model.organization_id == me.organization_id
-
-    return condition
+def get_session(session: Opened, me: Me) -> AsyncSession:
+    """Return the session, which sees the rows of the user's organization from now on."""
+    session.sync_session.info["organization_id"] = me.organization_id
+    return session
 
 
-TicketRow = Annotated[
-    Ticket, Depends(by_public_id(Ticket, session=get_session, scope=own(Ticket), options=[selectinload(Ticket.tags)]))
-]
+Session = Annotated[AsyncSession, Depends(get_session)]
+
+TicketRow = Annotated[Ticket, Depends(by_public_id(Ticket, session=get_session, options=[selectinload(Ticket.tags)]))]
 
 
 def of_the_ticket(ticket: TicketRow) -> ColumnElement[bool]:
     return Comment.ticket_id == ticket.id
 
 
-UserPage = Annotated[Rows[User], Depends(page_of(User, session=get_session, scope=own(User), sort=["name"]))]
-TagPage = Annotated[Rows[Tag], Depends(page_of(Tag, session=get_session, scope=own(Tag), sort=["name"]))]
+UserPage = Annotated[Rows[User], Depends(page_of(User, session=get_session, sort=["name"]))]
+TagPage = Annotated[Rows[Tag], Depends(page_of(Tag, session=get_session, sort=["name"]))]
 CommentPage = Annotated[Rows[Comment], Depends(page_of(Comment, session=get_session, scope=of_the_ticket))]
 TicketPage = Annotated[
     Rows[Ticket],
@@ -118,7 +122,6 @@ TicketPage = Annotated[
         page_of(
             Ticket,
             session=get_session,
-            scope=own(Ticket),
             filter=TicketFilter,
             sort=["priority", "created_at", "subject"],
             newest_first=True,
@@ -129,14 +132,14 @@ TicketPage = Annotated[
 ]
 
 
-async def find_tags(session: AsyncSession, me: User, ids: Iterable[TagId]) -> dict[str, Tag]:
+async def find_tags(session: AsyncSession, ids: Iterable[TagId]) -> dict[str, Tag]:
     """Return a dictionary of the tags with these ids; an unknown id is a 422 that names the field."""
-    return await lookup.get_many(session, Tag, ids, where=Tag.organization_id == me.organization_id, field="tags")
+    return await lookup.get_many(session, Tag, ids, field="tags")
 
 
 async def new_tickets(session: AsyncSession, me: User, new: list[TicketIn]) -> list[Ticket]:
     """Build tickets of the user's organization."""
-    tags = await find_tags(session, me, (tag for ticket in new for tag in ticket.tags))
+    tags = await find_tags(session, (tag for ticket in new for tag in ticket.tags))
     return [
         Ticket(
             organization_id=me.organization_id,
@@ -205,8 +208,7 @@ async def put_ticket(session: Session, me: Me, ticket_id: TicketId, new: TicketI
     """
     (ticket,) = await new_tickets(session, me, [new])
     ticket.public_id = ticket_id
-    mine = Ticket.organization_id == me.organization_id
-    ticket, created = await idempotency.insert_once(session, ticket, where=mine)
+    ticket, created = await idempotency.insert_once(session, ticket)
     await session.commit()
     response.status_code = 201 if created else 200
     return await TicketOut.of(session, ticket)
@@ -218,11 +220,11 @@ async def show_ticket(session: Session, ticket: TicketRow) -> TicketOut:
 
 
 @router.patch("/tickets/{ticket_id}", responses=NO_JSON)
-async def change_ticket(session: Session, me: Me, ticket: TicketRow, change: TicketChange) -> TicketOut:
+async def change_ticket(session: Session, ticket: TicketRow, change: TicketChange) -> TicketOut:
     """Change only the fields that the body contains."""
     values = change.model_dump(exclude_unset=True)
     if "tags" in values:
-        values["tags"] = list((await find_tags(session, me, change.tags)).values())
+        values["tags"] = list((await find_tags(session, change.tags)).values())
     for name, value in values.items():
         setattr(ticket, name, value)
     await session.commit()
@@ -239,7 +241,7 @@ async def list_comments(page: CommentPage) -> Any:
 
 @router.post("/tickets/{ticket_id}/comments", status_code=201, responses=NO_JSON)
 async def add_comment(session: Session, me: Me, ticket: TicketRow, new: CommentIn) -> CommentOut:
-    comment = Comment(ticket=ticket, author=me, text=new.text)
+    comment = Comment(organization_id=me.organization_id, ticket=ticket, author=me, text=new.text)
     session.add(comment)
     await session.commit()
     return await CommentOut.of(session, comment)

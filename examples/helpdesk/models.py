@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Column, ForeignKey, String, Table, Text, UniqueConstraint
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy import Column, ForeignKey, String, Table, Text, UniqueConstraint, event
+from sqlalchemy.orm import DeclarativeBase, Mapped, Mapper, declared_attr, mapped_column, relationship
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, TypedId, bigint_key, tokens
 from sqlalchemy_public_id.references import public_ref
@@ -50,14 +50,34 @@ class Organization(PublicIdMixin[OrganizationId], Base):
     name: Mapped[str] = mapped_column(String(100))
 
 
-class User(PublicIdMixin[UserId], Base):
-    __tablename__ = "desk_user"
+class OfOrganization:
+    """A model whose rows belong to one organization; ``tenants.py`` hides them from the others."""
+
     organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id), index=True)
-    organization: Mapped[Organization] = relationship()
+
+    @declared_attr
+    @classmethod
+    def organization(cls) -> Mapped[Organization]:
+        return relationship(Organization)
+
+
+class Shared:
+    """A model whose rows all organizations may see. There is none yet."""
+
+
+@event.listens_for(Base, "before_mapper_configured", propagate=True)
+def refuse_what_belongs_to_nobody(mapper: Mapper[Any], model: type[Any]) -> None:
+    """Refuse a model that is neither, or both: it would be forgotten where other organizations' rows are hidden."""
+    if sum(issubclass(model, kind) for kind in (Organization, OfOrganization, Shared)) != 1:
+        raise TypeError(f"{model.__name__} must be either OfOrganization or Shared")
+
+
+class User(OfOrganization, PublicIdMixin[UserId], Base):
+    __tablename__ = "desk_user"
     name: Mapped[str] = mapped_column(String(100))
 
 
-class Login(Base):
+class Login(OfOrganization, Base):
     """A token of a user; the database stores only its digest."""
 
     __tablename__ = "desk_login"
@@ -68,11 +88,9 @@ class Login(Base):
     expires_at: Mapped[datetime]
 
 
-class Tag(PublicIdMixin[TagId], Base):
+class Tag(OfOrganization, PublicIdMixin[TagId], Base):
     __tablename__ = "desk_tag"
     __table_args__ = (UniqueConstraint("organization_id", "name"),)
-    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id))
-    organization: Mapped[Organization] = relationship()
     name: Mapped[str] = mapped_column(String(40))
 
 
@@ -84,10 +102,8 @@ ticket_tag = Table(
 )
 
 
-class Ticket(PublicIdMixin[TicketId], Base):
+class Ticket(OfOrganization, PublicIdMixin[TicketId], Base):
     __tablename__ = "desk_ticket"
-    organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id), index=True)
-    organization: Mapped[Organization] = relationship()
     author_id: Mapped[int] = mapped_column(ForeignKey(User.id))
     author: Mapped[User] = relationship(foreign_keys=author_id)
     author_public_id: Mapped[UserId] = public_ref("author")
@@ -101,7 +117,7 @@ class Ticket(PublicIdMixin[TicketId], Base):
     tags: Mapped[list[Tag]] = relationship(secondary=ticket_tag, order_by=Tag.name)
 
 
-class Comment(PublicIdMixin[CommentId], Base):
+class Comment(OfOrganization, PublicIdMixin[CommentId], Base):
     __tablename__ = "desk_comment"
     ticket_id: Mapped[int] = mapped_column(ForeignKey(Ticket.id), index=True)
     ticket: Mapped[Ticket] = relationship()

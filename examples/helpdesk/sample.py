@@ -42,7 +42,8 @@ def some_rows(logins: dict[str, str]) -> list[Base]:
         for user in users:
             issued = TOKEN.issue()
             logins[user.name] = issued.reveal()
-            rows.append(Login(user=user, token=issued.digest, expires_at=now() + timedelta(days=1)))
+            expires_at = now() + timedelta(days=1)
+            rows.append(Login(organization=organization, user=user, token=issued.digest, expires_at=expires_at))
         for number in range(count):
             ticket = Ticket(
                 organization=organization,
@@ -54,5 +55,6 @@ def some_rows(logins: dict[str, str]) -> list[Base]:
                 created_at=now() - timedelta(hours=count - number),
                 tags=tags[: number % 3],
             )
-            rows += [ticket, Comment(ticket=ticket, author=users[0], text="I am looking into it.")]
+            comment = Comment(organization=organization, ticket=ticket, author=users[0], text="I am looking into it.")
+            rows += [ticket, comment]
     return rows

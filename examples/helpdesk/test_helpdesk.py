@@ -16,6 +16,8 @@ from examples.helpdesk.models import TicketId
 from examples.helpdesk.sample import some_rows, tables
 from sqlalchemy_public_id.ext.fastapi import lint_app
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_a_ticket(tmp_path: Path) -> None:
     """A ticket that a client sends twice with an id it generated is created once; another tenant cannot see it."""
@@ -51,6 +53,31 @@ def test_a_copy_of_the_folder(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_model_that_belongs_to_nobody() -> None:
+    """A new model without an organization is refused before anything can be read, each time, unless it is shared."""
+    program = (
+        "from sqlalchemy.orm import Mapped, configure_mappers\n"
+        "from examples.helpdesk.models import Base, OfOrganization, Shared\n"
+        "from sqlalchemy_public_id import bigint_key\n"
+        "class Rating({}):\n"
+        "    __tablename__ = 'desk_rating'\n"
+        "    id: Mapped[int] = bigint_key()\n"
+        "for _ in range(2):\n"
+        "    try: configure_mappers()\n"
+        "    except TypeError as error: print(error)\n"
+    )
+    refusal = "Rating must be either OfOrganization or Shared\n" * 2
+    for bases, expected in {
+        "Base": refusal,
+        "OfOrganization, Shared, Base": refusal,
+        "OfOrganization, Base": "",
+        "Shared, Base": "",
+    }.items():
+        command = [sys.executable, "-c", program.format(bases)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == (expected, "")
 
 
 def test_no_key_is_declared() -> None:

@@ -11,10 +11,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 from support.web_helpdesk import FIRST_KEY, Desk, numbers_in, story
 
-from examples.helpdesk.models import Comment, Login, Tag, Ticket, TicketId, User, UserId, now
-from sqlalchemy_public_id.testing import assert_no_keys_in
+from examples.helpdesk.models import Base, Comment, Login, Organization, Tag, Ticket, TicketId, User, UserId, now
+from examples.helpdesk.tenants import ALL_ORGANIZATIONS
+from sqlalchemy_public_id.testing import assert_no_keys_in, assert_tenants_are_apart
 
 AS_JSON = {"content-type": "application/json"}
 UNKNOWN_TICKET, UNKNOWN_USER = "ticket_000000000000", "user_000000000000"
@@ -89,6 +91,35 @@ async def test_no_key_in_an_error_of_the_database(desk: Desk) -> None:
     assert f"in POST /tickets/{ticket}/comments" in logged.getvalue()
     assert "in add_comment" in logged.getvalue()
     assert_no_keys_in(answer.text + logged.getvalue(), [*comments, *tickets])
+
+
+# --- organizations
+
+
+@pytest.mark.backend
+@story
+async def test_organizations_are_apart(desk: Desk) -> None:
+    """No function of the library reaches a row of another organization in the session of a request."""
+    async with desk.app.state.sessions() as ours, desk.app.state.sessions() as theirs:
+        keys = await ours.scalars(
+            select(Organization.id).order_by(Organization.id), execution_options=ALL_ORGANIZATIONS
+        )
+        for session, key in zip((ours, theirs), keys, strict=True):
+            session.info["organization_id"] = key
+
+        def compare(session: Session) -> None:
+            assert_tenants_are_apart(Base, session, theirs.sync_session)
+
+        await ours.run_sync(compare)
+
+
+@story
+async def test_session_without_an_organization(desk: Desk) -> None:
+    """Before somebody has signed in, a session finds no row of any model."""
+    async with desk.app.state.sessions() as session:
+        for model in (Comment, Login, Organization, Tag, Ticket, User):
+            with pytest.raises(KeyError, match="organization_id"):
+                await session.scalars(select(model))
 
 
 # --- pages

@@ -179,7 +179,8 @@ def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -
             names = contents.compared()
             with _reading_where_it_writes(session):
                 stored = _find(session, connection, row, names, turn.release)
-                turn.is_over = turn.is_over or stored is not None
+                # another class is found by another statement, which does not release the lock
+                turn.is_over = turn.is_over or isinstance(stored, row.mapper.class_)
                 key = None if stored is not None else _key(connection, row)
                 if key is not None:  # it was committed meanwhile, or the session hides it
                     stored = _find(session, connection, row, names, ())

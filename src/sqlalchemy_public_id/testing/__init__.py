@@ -27,10 +27,19 @@ from sqlalchemy_public_id.formats import Format, clock
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.testing._shown_keys import assert_no_keys_in
+from sqlalchemy_public_id.testing.tenants import TenantLeak, TenantsNotApart, assert_tenants_are_apart
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 
-__all__ = ["assert_no_keys_in", "collisions", "fixed_ids", "fixed_time"]
+__all__ = [
+    "TenantLeak",
+    "TenantsNotApart",
+    "assert_no_keys_in",
+    "assert_tenants_are_apart",
+    "collisions",
+    "fixed_ids",
+    "fixed_time",
+]
 
 Target: TypeAlias = Format | type[Any]
 """A format, a typed id class, or a model."""
