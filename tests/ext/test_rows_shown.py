@@ -202,7 +202,7 @@ def test_annotation_that_names_a_row(get_session: Any, returned: Any) -> None:
         (Iterator[Any], lambda row: (each for each in [row])),
         (Response | dict[str, object], lambda row: {"row": row}),
     ],
-    ids=str,
+    ids=["Any", "list", "dict", "Iterator", "Response or dict"],
 )
 def test_annotation_that_allows_anything(get_session: Any, returned: Any, value: Any) -> None:
     """With ``response_model=None``, an annotation that allows a row is no declaration; one that excludes it is."""
