@@ -32,10 +32,11 @@ class Format(Value, ABC):
 
     Formats are immutable, hashable, and equal if their settings are. A subclass is a frozen dataclass whose fields are
     the settings, including :attr:`prefix`, :attr:`separator` and ``_accepted``. It calls :meth:`_describe` in
-    ``__post_init__``, and implements :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`. If a regular expression
-    cannot recognize its ids, it overrides :meth:`_accepts` and :meth:`_explain`; if an id has several spellings,
-    :meth:`_normalize`. Lookups, columns and web frameworks judge a text by :meth:`canonical`, from which
-    :meth:`is_valid` and :meth:`validate` follow, so these three cannot be overridden.
+    ``__post_init__``, when all fields have their values, and implements :meth:`_make`, :attr:`capacity` and
+    :attr:`entropy_bits`. If a regular expression cannot recognize its ids, it overrides :meth:`_accepts` and
+    :meth:`_explain`; if an id has several spellings, :meth:`_normalize`. Lookups, columns and web frameworks judge a
+    text by :meth:`canonical`, from which :meth:`is_valid` and :meth:`validate` follow; none of the three can be
+    overridden.
 
     :raises ConfigurationError: when a subclass that overrides one of the three is declared.
     """
@@ -134,6 +135,8 @@ class Format(Value, ABC):
         keep(self, "_own_regex", re.compile(self._own_pattern))
         keep(self, "_expected", f"{lead} and {expected}" if lead else expected)
         keep(self, "_pool", IdPool())
+        compared = (setting.name for setting in fields(cast("Any", self)) if setting.compare)
+        keep(self, "_values", (type(self), *(getattr(self, name) for name in compared)))
 
     _lead: str
     _own_length: int
@@ -141,6 +144,8 @@ class Format(Value, ABC):
     _own_regex: re.Pattern[str]
     _expected: str
     _pool: IdPool
+    _values: tuple[Any, ...]
+    """What two equal formats have in common."""
 
     # --- generating ids
 
@@ -302,7 +307,13 @@ class Format(Value, ABC):
                 f"use a separator such as {advice}"
             )
 
-    # --- value semantics
+    # --- value semantics; here, because a dataclass would make these methods for each format, at every import
+
+    def __eq__(self, other: object) -> bool:
+        return self._values == other._values if isinstance(other, Format) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values)
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
         """Return a copy that accepts *older*, and no other formats."""
@@ -327,7 +338,7 @@ class Format(Value, ABC):
         return _rebuild, (type(self), self._settings(), self._accepted)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SingleId(Format):
     """The format of a single id, such as ``"__world__"`` in ``accepting("__world__")``."""
 

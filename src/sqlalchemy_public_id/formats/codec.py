@@ -35,9 +35,9 @@ BitPattern = tuple[int, int]
 """A mask and a value, for the numbers with ``number & mask == value``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Codec:
-    """One encoding, for numbers of ``bits`` bits."""
+    """One encoding, for numbers of ``bits`` bits. :func:`codec_of` returns the same object for the same arguments."""
 
     encoding: str
     bits: int

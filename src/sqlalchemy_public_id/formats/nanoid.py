@@ -23,7 +23,7 @@ from sqlalchemy_public_id.formats.pool import RandomText
 __all__ = ["NanoId"]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NanoId(Format):
     """Random ids of *length* characters of *alphabet*, with an optional *prefix* and check digit.
 

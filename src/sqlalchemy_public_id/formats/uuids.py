@@ -67,7 +67,7 @@ class _Version7(TimedFormat):
         return number >> 80 if number & mask == value else None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Uuid4(BitsFormat):
     """UUIDs of version 4 (RFC 9562), with 122 random bits.
 
@@ -105,7 +105,7 @@ class Uuid4(BitsFormat):
         return number
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Uuid7(_Version7):
     """UUIDs of version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits.
 
@@ -140,7 +140,7 @@ class Uuid7(_Version7):
         return super()._make(count)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JetifyTypeId(_Version7):
     """TypeIDs (https://github.com/jetify-com/typeid, version 0.3): a prefix, and a UUID of version 7 in 26 characters.
 
@@ -176,7 +176,7 @@ class JetifyTypeId(_Version7):
         return 2**122
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ulid(TimedFormat):
     """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 characters.
 

@@ -183,11 +183,12 @@ def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
 
 def _id_in(cursor: object, field: str, mark: str, id_format: Format, model: type[Any]) -> str:
     """Return the public id in *cursor*; refuse a cursor of another order."""
-    text, other = cursor, ""
-    if isinstance(cursor, str) and not id_format.is_valid(cursor):
-        text, _, other = cursor.rpartition(_MARK)
-    if not id_format.is_valid(text):
+    text, other = id_format.canonical(cursor), ""  # the whole cursor first, because an alphabet may contain the mark
+    if text is None and isinstance(cursor, str):
+        before, _, other = cursor.rpartition(_MARK)
+        text = id_format.canonical(before)
+    if text is None:
         raise InvalidCursor(cursor, model=model.__name__, field=field)
     if other and f"{_MARK}{other}" != mark:
         raise InvalidCursor(cursor, model=model.__name__, field=field, reason="it belongs to a page in another order")
-    return id_format.validate(text)
+    return text
