@@ -18,7 +18,6 @@ The text is short and of fixed width. By default, a column stores the 128 bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -41,11 +40,6 @@ _TYPEID_PREFIX = re.compile(r"[a-z](?:[a-z_]{0,61}[a-z])?")
 def _pattern_of(version: int) -> BitPattern:
     """Return the bit pattern of *version* (RFC 9562, 4.1 and 4.2): its four bits, and ``10`` for the variant."""
     return 0xF << 76 | 0b11 << _LOW, version << 76 | 0b10 << _LOW
-
-
-def _hyphenated(lead: str, make: Callable[[], uuid_utils.UUID], count: int) -> list[str]:
-    texts = [str(make()) for _ in range(count)]  # without conversion to a number
-    return [lead + text for text in texts] if lead else texts
 
 
 class _Version7(TimedFormat):
@@ -90,16 +84,6 @@ class Uuid4(BitsFormat):
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 4"
 
-    def generate(self) -> str:
-        if self.encoding == "hyphenated" and not self._pool:  # without conversion to a number
-            return self._lead + str(uuid_utils.uuid4())
-        return super().generate()
-
-    def _make(self, count: int) -> list[str]:
-        if self.encoding == "hyphenated":
-            return _hyphenated(self._lead, uuid_utils.uuid4, count)
-        return super()._make(count)
-
     def _number(self) -> int:
         number: int = uuid_utils.uuid4().int
         return number
@@ -128,16 +112,6 @@ class Uuid7(_Version7):
     _bit_pattern: ClassVar[BitPattern] = _pattern_of(7)
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 7"
-
-    def generate(self) -> str:
-        if self.encoding == "hyphenated" and not self._pool and clock.current is clock.MACHINE:
-            return self._lead + str(uuid_utils.uuid7())
-        return super().generate()
-
-    def _make(self, count: int) -> list[str]:
-        if self.encoding == "hyphenated" and clock.current is clock.MACHINE:
-            return _hyphenated(self._lead, uuid_utils.uuid7, count)
-        return super()._make(count)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
