@@ -236,7 +236,8 @@ def get_many(
     :param field: the name of the input that contains the ids. An unknown id then raises an error with this name.
     :raises PublicIdNotFound: with *field*, for the first id without a row.
     """
-    check_options("get_many", load)
+    if load:
+        check_options("get_many", load)
     key, type_ = _public_id(session, model, attribute)
     if field is not None:
         public_ids = list(public_ids)
