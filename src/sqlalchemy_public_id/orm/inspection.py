@@ -51,10 +51,9 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
 
     :raises ConfigurationError: if there is none, or if there are several and none is named.
     """
-    inspected: Any = inspect(model, raiseerr=False)
-    if not isinstance(inspected, Mapper) or inspected is model:
-        raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{_hint(model, inspected)}")
-    mapper: Mapper[Any] = inspected
+    mapper: Mapper[Any] | InstanceState[Any] | None = inspect(model, raiseerr=False)
+    if not isinstance(mapper, Mapper) or mapper is model:
+        raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{_hint(model, mapper)}")
     attributes = id_attributes(mapper) or ids_of_union(mapper)
     if not attributes:
         remedy = "add PublicIdMixin or public_id_column()"
