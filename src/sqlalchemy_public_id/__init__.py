@@ -25,11 +25,12 @@ from sqlalchemy_public_id.errors import (
     PublicIdNotFound,
     ReferenceNotReadable,
 )
-from sqlalchemy_public_id.formats import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.typed import TypedId
 
 if _TYPE_CHECKING:
     from sqlalchemy_public_id import bulk, idempotency, keys, lookup, references, tokens
+    from sqlalchemy_public_id.formats import JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
     from sqlalchemy_public_id.references import public_ref
 
 __all__ = [
@@ -71,12 +72,18 @@ __all__ = [
 _MODULES = frozenset({"bulk", "idempotency", "keys", "lookup", "references", "tokens"})
 """Modules that a program may never use are loaded on first use."""
 
+_NAMES = {
+    "public_ref": "references",
+    **dict.fromkeys(("JetifyTypeId", "ObjectId", "Snowflake", "Ulid", "Uuid4", "Uuid7"), "formats"),
+}
+"""Names of such modules."""
+
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return _import_module(f"{__name__}.{name}")
-    if name == "public_ref":
-        return _import_module(f"{__name__}.references").public_ref
+    if name in _NAMES:
+        return getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

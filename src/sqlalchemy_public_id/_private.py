@@ -247,16 +247,6 @@ def without_lock(statement: Any) -> Any:
     return unlocked
 
 
-def is_sorted_or_limited(statement: Any) -> bool:
-    """Return True if a SELECT has an ORDER BY, LIMIT, OFFSET or FETCH.
-
-    If a name is missing, the SELECT is compared with a copy without them, which takes a tenth of the time of a page.
-    """
-    if available(statement, "_order_by_clauses") and available(statement, "_has_row_limiting_clause"):
-        return bool(statement._order_by_clauses) or statement._has_row_limiting_clause
-    return not statement.compare(statement.order_by(None).limit(None).offset(None))
-
-
 def loader_criteria(statement: Any) -> list[Any] | None:
     """Return the ``with_loader_criteria()`` among the options of a SELECT; None if they are unknown.
 

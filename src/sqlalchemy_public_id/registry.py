@@ -16,16 +16,14 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy_public_id.errors import DuplicatePrefix
 from sqlalchemy_public_id.formats import Format
 
 
-@dataclass(frozen=True)
-class _Claim:
+class _Claim(NamedTuple):
     prefix: str
     separator: str
     format: Format

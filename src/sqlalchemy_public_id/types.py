@@ -196,10 +196,8 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
     def canonical(self, value: object) -> str | None:
         """Return *value* as the attribute shows it; ``None`` if it is not an id of the format."""
-        try:
-            return self.checked(value)
-        except InvalidPublicId:
-            return None
+        text = self.id_format.canonical(value)
+        return text if text is None or self._typed is None else str.__new__(self._typed, text)
 
     @property
     def is_native(self) -> bool:
@@ -237,7 +235,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
         Drivers get plain strings: psycopg takes twice as long for subclasses of ``str``, such as typed ids.
         """
-        if self.id_format.bits is not None:
+        if self.id_format.is_native:
             bind: Callable[[Any], Any] = super().bind_processor(dialect)  # type: ignore[assignment]  # never None here
             return bind
         accepts, process, typed, plain = self.id_format.quick_check, self.process_bind_param, self._typed, str.__str__

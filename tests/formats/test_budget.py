@@ -16,7 +16,9 @@ from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import Budget
 
 EXACT = 1e-13
-"""The accepted relative error; the precision of a float is about 1e-16."""
+"""The accepted relative error in small spaces; the precision of a float is about 1e-16."""
+CLOSE = 2e-7
+"""The accepted relative error in large ones."""
 
 
 def near(expected: float, rel: float = EXACT) -> Any:
@@ -53,18 +55,18 @@ def test_tiny_spaces_are_exact(capacity: int) -> None:
 
 @given(st.floats(20, 250), st.floats(-60, 2))
 @example(249.0, -59.0)
-def test_large_spaces_are_exact(bits: float, pairs: float) -> None:
-    """In large spaces the probability equals that of high-precision arithmetic, close to certainty and far from it."""
+def test_large_spaces(bits: float, pairs: float) -> None:
+    """In large spaces the probability has six digits of the precise one, close to certainty and far from it."""
     capacity = int(2**bits)
     issued = 2 + math.isqrt(int(capacity * 10**pairs))
 
-    assert Budget(capacity).probability(issued) == near(precise(capacity, issued))
+    assert Budget(capacity).probability(issued) == near(precise(capacity, issued), CLOSE)
 
 
 @pytest.mark.parametrize("issued", [2, 998, 999, 1000, 1001, 1002])
 def test_both_methods_agree_where_they_meet(issued: int) -> None:
-    """The switch between multiplying factors and summing the series is not visible in the result."""
-    assert Budget(10**6).probability(issued) == near(precise(10**6, issued))
+    """The switch between multiplying factors and summing two terms is not visible in six digits of the result."""
+    assert Budget(10**6).probability(issued) == near(precise(10**6, issued), CLOSE)
 
 
 def test_known_figures() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from conftest import Statements
 from sqlalchemy_public_id import PublicIdMixin, TypedId, lookup, public_ref
+from sqlalchemy_public_id.errors import InvalidCursor
 
 
 class Base(DeclarativeBase):
@@ -96,6 +98,46 @@ def get_many(session: Session, customer: str, order: str) -> Callable[[], object
 def read_reference(session: Session, customer: str, order: str) -> Callable[[], object]:
     found = lookup.get_one(session, Order, order)
     return lambda: found.customer_public_id
+
+
+def calls_of(call: Callable[[], object], *names: str) -> int:
+    """Return how many functions of the library with one of these *names* *call* calls."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal calls
+        code = frame.f_code
+        calls += event == "call" and code.co_name in names and "sqlalchemy_public_id" in code.co_filename
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+@pytest.mark.parametrize("text", ["nonsense!", "000000000000"])
+@pytest.mark.parametrize(
+    "ask",
+    [lookup.get, lambda *it: lookup.page(*it[:2], limit=2, after=it[2]), lambda *it: lookup.keys_of(*it[:2], it[2:])],
+)
+def test_a_text_is_judged_once(
+    session: Session, stored: tuple[str, str], ask: Callable[..., object], text: str
+) -> None:
+    """A lookup judges a text once, and builds the words of an error only if it raises that error.
+
+    A cursor that is no id is judged again without the mark of its order.
+    """
+
+    def call() -> None:
+        with suppress(InvalidCursor):
+            ask(session, Customer, text)
+
+    call()  # work done once per process
+    assert calls_of(call, "_accepts") <= 1 + (ask.__name__ == "<lambda>" and text == "nonsense!")
+    assert calls_of(call, "_reason", "_explain") == 0
 
 
 @pytest.mark.parametrize("prepare", [get, get_many, read_reference])

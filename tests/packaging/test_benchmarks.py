@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("matplotlib")
-from tools.benchmarks import pictures, report
-from tools.benchmarks.measure import Subject, compared
+from tools.benchmarks import counted, instructions, pictures, report
+from tools.benchmarks.databases import Bench
+from tools.benchmarks.measure import Subject, Unavailable, compared
 
 FOLDER = report.RESULTS.parent
 PAGE = FOLDER / "README.md"
@@ -94,6 +97,40 @@ def test_a_suite_may_have_a_file_for_each_database(tmp_path: Path) -> None:
 def test_what_was_not_measured_says_so(tmp_path: Path) -> None:
     """A suite without results shows the command that measures it."""
     assert "Not measured yet: `python -m tools.benchmarks --suite growth`" in page(tmp_path, "growth")
+
+
+def test_figures_of_the_stored_run(tmp_path: Path) -> None:
+    """A new run is held against the figures of the stored one, comparison by comparison."""
+    run_of(tmp_path, "instructions", "flush of 1, sqlite", [1.5])
+
+    assert report.figures_of("instructions", tmp_path) == {("flush of 1, sqlite", "ours", "theirs"): 1.5}
+    assert report.figures_of("bulk", tmp_path) == {}
+
+
+def test_a_suite_without_its_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without valgrind or a C compiler, the suite of instructions says what to install, and measures nothing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="valgrind is not installed"):
+        next(instructions.run(Bench(quick=True, databases={})))
+    (tmp_path / "valgrind").touch(mode=0o755)
+    with pytest.raises(Unavailable, match="a C compiler are needed: apt install valgrind gcc"):
+        next(instructions.run(Bench(quick=True, databases={})))
+
+
+@pytest.mark.parametrize("side", counted.SIDES)
+def test_both_sides_do_the_same(side: str) -> None:
+    """Each side of the suite of instructions finds, pages and loads as many rows; rivals do not load the library."""
+    if side not in counted.OURS:
+        pytest.importorskip("fastnanoid")
+    code = (
+        "import sys; from tools.benchmarks.counted import *; work = Work(sys.argv[1], 'sqlite://')\n"
+        "sizes = [WAYS[name](work, 30)() for name in ('get_many', 'page', 'load')]; found = WAYS['get'](work, 1)()\n"
+        "print(len(sizes[0]), len(sizes[1]), len(sizes[2]), found.name, WAYS['malformed'](work, 1)(), "
+        "'sqlalchemy_public_id' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, side], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["30", "12", "30", "Ada", "None", str(side in counted.OURS)]
 
 
 def test_other_names_are_refused(tmp_path: Path) -> None:

@@ -7,18 +7,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
-    LABEL_STYLE_TABLENAME_PLUS_COL,
     Engine,
-    Select,
-    bindparam,
     create_engine,
     event,
-    func,
     insert,
     literal,
-    or_,
     select,
-    text,
     true,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -27,16 +21,13 @@ from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
     Session,
-    aliased,
     configure_mappers,
-    load_only,
     mapped_column,
     orm_insert_sentinel,
     raiseload,
     with_loader_criteria,
 )
 from sqlalchemy.orm.exc import UnmappedClassError
-from sqlalchemy.orm.interfaces import UserDefinedOption
 from sqlalchemy.util import greenlet_spawn
 from support.marks import before_sqlalchemy, fast_ways
 
@@ -166,44 +157,6 @@ def test_criteria_of_a_statement(names: bool) -> None:
     criteria = with_loader_criteria(Base, lambda _: true())
     found = _private.loader_criteria(select(table).options(criteria, raiseload("*")))
     assert found == ([criteria] if names else None)
-
-
-class Unhashable(UserDefinedOption):
-    __hash__ = None
-
-
-def statements() -> list[Select[Any]]:
-    """Return SELECTs of every kind, without ORDER BY or LIMIT."""
-    other, inner = aliased(Thing), select(Thing.id).order_by(Thing.id).limit(1)
-    return [
-        select(table).where(table.c.id > 1).with_for_update(),
-        select(Thing),
-        select(other).join(Thing, Thing.id == other.id).where(other.name.in_(["a", "b"]), or_(other.id > 1, true())),
-        select(Thing).where(Thing.id.in_(inner)).add_cte(select(Thing.id).cte("other")),
-        select(Thing).group_by(Thing.id).having(func.count() > 1).distinct().prefix_with("ALL").with_hint(Thing, "x"),
-        select(Thing).options(load_only(Thing.name), with_loader_criteria(Thing, lambda cls: cls.id > 1), Unhashable()),
-        select(Thing).execution_options(populate_existing=True).set_label_style(LABEL_STYLE_TABLENAME_PLUS_COL),
-        select(Thing).where(text("id > :least")),
-        select(Thing).order_by("name").limit(1).offset(2).order_by(None).limit(None).offset(None),
-        select(Thing).fetch(1, percent=True).fetch(None),
-    ]
-
-
-@pytest.mark.parametrize("statement", statements(), ids=range(len(statements())))
-def test_sorted_or_limited(names: bool, statement: Select[Any]) -> None:
-    """ORDER BY, LIMIT, OFFSET and FETCH are recognized."""
-    assert not _private.is_sorted_or_limited(statement)
-    changed = [
-        statement.order_by("name"),
-        statement.order_by(table.c.id.desc()),
-        statement.limit(1),
-        statement.limit(bindparam("most")),
-        statement.offset(1),
-        statement.fetch(1),
-        statement.fetch(10, with_ties=True),
-        statement.slice(1, 2),
-    ]
-    assert [str(each) for each in changed if not _private.is_sorted_or_limited(each)] == []
 
 
 # --- the ORM

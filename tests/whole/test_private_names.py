@@ -29,7 +29,7 @@ NAMES = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", TABLE.read_text(), re.MULTIL
 SAMPLE = """
     _values effective_returning fetchall_for_returning _register_persistent _strong_obj _insertmanyvalues
     insert_prefetch compiled_parameters execute_style INSERTMANYVALUES positiontup _capture_exception
-    update_values_to_set _order_by_clauses _instance_dict root_connection _sentinel_column dispatch
+    update_values_to_set _instance_dict root_connection _sentinel_column dispatch
 """
 ON_POSTGRESQL = "_multi_values _values"
 EVERY = "PUBLIC_ID_ALL_NAMES" in os.environ

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.benchmarks import report
 from tools.benchmarks.databases import ALL, Bench, opened
-from tools.benchmarks.measure import Comparison
+from tools.benchmarks.measure import Comparison, Unavailable
 
 _PAGE = Path(__file__).with_name("README.md")
 _LONG = {"live"}
@@ -41,12 +41,18 @@ def main() -> int:
         print(*missing, sep="\n", file=sys.stderr)
         for suite in suites:
             bench, done = Bench(options.quick, databases, options.rows), list[Comparison]()
+            before = report.figures_of(suite, options.results)
             if options.quick:
                 gc.freeze()  # a collection that visits all modules would take longer than a sample
             try:
                 for one in importlib.import_module(f"tools.benchmarks.{report.SUITES[suite]}").run(bench):
                     done.append(one)
-                    print(f"{suite}: {one.what} {one.figure:.3f}", file=sys.stderr, flush=True)
+                    was = before.get(report.name_of(one))
+                    change = "" if was is None else f", was {was:.3f}"
+                    print(f"{suite}: {one.what} {one.figure:.3f}{change}", file=sys.stderr, flush=True)
+            except Unavailable as reason:
+                print(f"{suite} left out: {reason}", file=sys.stderr)
+                broken = broken or suite in (options.suite or ())
             except Exception:
                 broken = True
                 traceback.print_exc()

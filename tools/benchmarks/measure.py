@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["Comparison", "Pair", "Subject", "compared", "repeated", "together"]
+__all__ = ["Comparison", "Pair", "Subject", "Unavailable", "compared", "repeated", "together"]
 
 Subject: TypeAlias = Callable[[], AbstractContextManager[Callable[[], object]]]
 """A context manager that prepares, yields the function to time, and cleans up. Only the function is timed."""
@@ -28,6 +28,10 @@ Times: TypeAlias = list[tuple[float, float]]
 """For each round: wall time and CPU time of this process (without the server), in seconds."""
 Pair: TypeAlias = tuple[str, str, "float | None"]
 """The name of our subject, the name of its rival, and the largest acceptable ratio."""
+
+
+class Unavailable(Exception):
+    """A suite cannot run here. The message says what it needs."""
 
 
 @dataclass

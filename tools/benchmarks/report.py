@@ -37,6 +37,7 @@ SUITES = {
     "ids": "ids",
     "import": "imports",
     "growth": "growth",
+    "instructions": "instructions",
     "live": "live",
     "network": "network",
 }
@@ -74,6 +75,16 @@ def runs_of(suite: str, folder: Path = RESULTS) -> list[Run]:
     """Return the run of a suite, or its runs, one for each database."""
     paths = [path for path in sorted(folder.glob(f"{suite}*.json")) if re.fullmatch(rf"{suite}(-\w+)?", path.stem)]
     return [Run(path, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+def name_of(comparison: Comparison) -> tuple[str, str, str]:
+    """Return what identifies a comparison in several runs."""
+    return comparison.what, comparison.ours_name, comparison.rival_name
+
+
+def figures_of(suite: str, folder: Path = RESULTS) -> dict[tuple[str, str, str], float]:
+    """Return the figures of the stored runs of a suite, which a new run is compared with."""
+    return {name_of(each): each.figure for run in runs_of(suite, folder) for each in run.comparisons}
 
 
 def write(suite: str, comparisons: Sequence[Comparison], bench: Bench, folder: Path) -> Path:

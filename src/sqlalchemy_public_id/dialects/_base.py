@@ -84,13 +84,28 @@ class Traits:
         self, column: Any, values: Sequence[Any], type_: TypeEngine[Any] | None = None
     ) -> Iterator[ColumnElement[bool]]:
         """Yield conditions that together select the rows whose *column* is one of *values*: as few as possible."""
-        if self.array_parameters and values:
-            yield column == any_(bindparam(None, values, unique=True, type_=ARRAY(type_ or column.type)))
-            return
-        size = self.max_parameters or len(values)
+        return (self.is_one_of(column, part, type_) for part in self.parts(values))
+
+    def parts(self, values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Yield *values* in parts, each of which one statement can send: as few as possible."""
+        size = len(values) if self.array_parameters else self.max_parameters or len(values)
         for at in range(0, len(values), size or 1):
-            part = bindparam(None, values[at : at + size], unique=True, type_=type_ or column.type, expanding=True)
-            yield column.in_(part)
+            yield values[at : at + size]
+
+    def is_one_of(
+        self, column: Any, values: Sequence[Any], type_: TypeEngine[Any] | None = None, name: str | None = None
+    ) -> ColumnElement[bool]:
+        """Return the condition that *column* is one of *values*.
+
+        :param type_: the type of the values, if it is not the one of the column.
+        :param name: the name of the parameter, if executions of the statement may replace *values*.
+        """
+        type_, is_list = type_ or column.type, not self.array_parameters
+        parameter = bindparam(
+            name, values, unique=name is None, type_=type_ if is_list else ARRAY(type_), expanding=is_list
+        )
+        condition: ColumnElement[bool] = column.in_(parameter) if is_list else column == any_(parameter)
+        return condition
 
     # --- column types
 

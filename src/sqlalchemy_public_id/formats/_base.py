@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, cast
 
-from typing_extensions import Self
+from typing_extensions import Self, final
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, escaped, is_printable
@@ -32,9 +32,23 @@ class Format(Value, ABC):
 
     Formats are immutable, hashable, and equal if their settings are. A subclass is a frozen dataclass whose fields are
     the settings, including :attr:`prefix`, :attr:`separator` and ``_accepted``. It calls :meth:`_describe` in
-    ``__post_init__``, and implements :meth:`_make`, :attr:`capacity` and :attr:`entropy_bits`. If a regular expression
-    cannot recognize its ids, it overrides :meth:`_accepts` and :meth:`_explain`.
+    ``__post_init__``, when all fields have their values, and implements :meth:`_make`, :attr:`capacity` and
+    :attr:`entropy_bits`. If a regular expression cannot recognize its ids, it overrides :meth:`_accepts` and
+    :meth:`_explain`; if an id has several spellings, :meth:`_normalize`. Lookups, columns and web frameworks judge a
+    text by :meth:`canonical`, from which :meth:`is_valid` and :meth:`validate` follow; none of the three can be
+    overridden.
+
+    :raises ConfigurationError: when a subclass that overrides one of the three is declared.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("canonical", "is_valid", "validate"):
+            if getattr(cls, name) is not getattr(Format, name):
+                raise ConfigurationError(
+                    f"{cls.__name__} overrides {name}(), which not every lookup and column calls; override "
+                    f"_accepts() to refuse texts, _explain() to say why, and _normalize() to accept several spellings"
+                )
 
     counted: ClassVar[bool] = False
     """True if a counter generates the ids, so that unused ids are lost."""
@@ -78,6 +92,14 @@ class Format(Value, ABC):
         """Return True if *text* is an id of this format itself, not of an older one."""
         return self._own_regex.fullmatch(text) is not None  # the expression checks the length, too
 
+    def _normalize(self, text: str) -> str:
+        """Return the spelling of *text*, which :meth:`_accepts` has accepted, that new ids have."""
+        return text
+
+    def _adopt(self, text: str) -> str:
+        """Return *text*, a canonical id of an older format, as a column of this format returns it."""
+        return text
+
     def _read(self, text: str) -> int | None:
         """Return the number of *text*; ``None`` if it is not an id of this format itself, or encodes no number."""
         return None
@@ -113,6 +135,8 @@ class Format(Value, ABC):
         keep(self, "_own_regex", re.compile(self._own_pattern))
         keep(self, "_expected", f"{lead} and {expected}" if lead else expected)
         keep(self, "_pool", IdPool())
+        compared = (setting.name for setting in fields(cast("Any", self)) if setting.compare)
+        keep(self, "_values", (type(self), *(getattr(self, name) for name in compared)))
 
     _lead: str
     _own_length: int
@@ -120,6 +144,8 @@ class Format(Value, ABC):
     _own_regex: re.Pattern[str]
     _expected: str
     _pool: IdPool
+    _values: tuple[Any, ...]
+    """What two equal formats have in common."""
 
     # --- generating ids
 
@@ -182,15 +208,37 @@ class Format(Value, ABC):
         """The description of the format in error messages."""
         return " or ".join(dict.fromkeys(format._expected for format in self._chain()))
 
+    @final
+    def canonical(self, text: object) -> str | None:
+        """Return *text*, which may be any object, in its canonical form; ``None`` if it is not an accepted id.
+
+        >>> from sqlalchemy_public_id.formats import Ulid
+        >>> Ulid().canonical("01arz3ndektsv4rrffq69g5fav"), Ulid().canonical(7)
+        ('01ARZ3NDEKTSV4RRFFQ69G5FAV', None)
+        """
+        if not isinstance(text, str):
+            return None
+        if self._accepts(text):
+            return self._normalize(str.__str__(text))  # str() of an Enum member returns its name
+        for older in self._accepted:
+            canonical = older.canonical(text)
+            if canonical is not None:
+                return self._adopt(canonical)
+        return None
+
+    @final
     def is_valid(self, text: object) -> bool:
         """Return True if *text*, which may be any object, is a well-formed public id."""
-        return isinstance(text, str) and (self._accepts(text) or any(older.is_valid(text) for older in self._accepted))
+        return self.canonical(text) is not None
 
     @property
     def quick_check(self) -> Callable[[str], object]:
-        """The fastest function that returns a true value for ids of the newest form, and only for these."""
-        return self._accepts
+        """The fastest function that returns a true value for canonical ids of the newest form, and only for these."""
+        if type(self)._normalize is not Format._normalize:
+            return lambda text: self._accepts(text) and self._normalize(text) == text
+        return self._own_regex.fullmatch if self._has_exact_pattern else self._accepts  # the first is a function in C
 
+    @final
     def validate(self, text: object, field: str | None = None) -> str:
         """Validate *text* and return it in its canonical form.
 
@@ -198,7 +246,7 @@ class Format(Value, ABC):
 
         :raises InvalidPublicId: if *text* is not an accepted id; the message gives the reason.
         """
-        canonical = self._canonical(text) if isinstance(text, str) else None
+        canonical = self.canonical(text)
         if canonical is None:
             raise InvalidPublicId(text, expected=self.expected, reason=self._reason(text), field=field)
         return canonical
@@ -235,13 +283,6 @@ class Format(Value, ABC):
         """Return the budget, which tells how many ids can be issued before a duplicate is likely."""
         return Budget(self.capacity)
 
-    def _canonical(self, text: str) -> str | None:
-        """Return the canonical form of *text*; ``None`` if it is not an id of this format or an older one."""
-        if self._accepts(text):
-            return str.__str__(text)  # str() of an Enum member returns its name
-        candidates = (older._canonical(text) for older in self._accepted)
-        return next((canonical for canonical in candidates if canonical is not None), None)
-
     def _chain(self) -> Iterator[Format]:
         """Yield the format itself and all older formats, the newest first."""
         yield self
@@ -266,7 +307,13 @@ class Format(Value, ABC):
                 f"use a separator such as {advice}"
             )
 
-    # --- value semantics
+    # --- value semantics; here, because a dataclass would make these methods for each format, at every import
+
+    def __eq__(self, other: object) -> bool:
+        return self._values == other._values if isinstance(other, Format) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values)
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
         """Return a copy that accepts *older*, and no other formats."""
@@ -291,7 +338,7 @@ class Format(Value, ABC):
         return _rebuild, (type(self), self._settings(), self._accepted)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SingleId(Format):
     """The format of a single id, such as ``"__world__"`` in ``accepting("__world__")``."""
 

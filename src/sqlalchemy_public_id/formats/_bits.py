@@ -101,7 +101,7 @@ class BitsFormat(Format):
 
     @property
     def _has_exact_pattern(self) -> bool:
-        return not self._checked
+        return not self._checked and type(self)._accepts is BitsFormat._accepts
 
     def to_int(self, text: object, field: str | None = None) -> int:
         """Validate *text* and return the number that it encodes.
@@ -165,11 +165,11 @@ class BitsFormat(Format):
             return self._read(text) is not None
         return self._own_regex.fullmatch(text) is not None
 
-    def _canonical(self, text: str) -> str | None:
-        if self._accepts(text):
-            return self._lead + self._codec.canonical(str.__str__(text)[len(self._lead) :])
-        canonical = super()._canonical(text)
-        return canonical if canonical is None or not self.is_native else self.from_int(self.to_int(text))
+    def _normalize(self, text: str) -> str:
+        return self._lead + self._codec.canonical(text[len(self._lead) :])
+
+    def _adopt(self, text: str) -> str:
+        return self.from_int(self.to_int(text)) if self.is_native else text
 
     def _explain(self, body: str) -> str:
         number = self._codec.decoded(body)

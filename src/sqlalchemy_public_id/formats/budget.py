@@ -1,7 +1,7 @@
 """The number of random ids that can be issued before a duplicate is likely (the birthday problem).
 
 With N equally likely ids, the probability that *n* of them contain a duplicate is ``1 - (1-0/N)(1-1/N)…(1-(n-1)/N)``.
-:class:`Budget` computes it to about 15 digits, from 2 ids to 2**200.
+:class:`Budget` computes it to six digits or more, from 2 ids to 2**200.
 
 >>> from sqlalchemy_public_id import NanoId
 >>> budget = NanoId(length=12).budget()
@@ -20,8 +20,8 @@ _HOURS_PER_YEAR = 24 * 365.25
 _CERTAIN = 40
 """At n(n-1)/2N = 40 the probability is 1 - 4e-18, which is 1 as a float."""
 _SPARSE = 1000
-"""If at most one id in 1000 is issued, five terms of the series are exact to a float. Otherwise the factors are
-multiplied one by one; ``_CERTAIN`` limits them to fewer than 100,000."""
+"""If at most one id in 1000 is issued, two terms of the series of the logarithm have six digits. Otherwise the factors
+are multiplied one by one; ``_CERTAIN`` limits them to fewer than 100,000."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,12 @@ class Budget:
             return 0.0
         if issued > self.capacity:
             return 1.0
-        pairs = issued * (issued - 1) // 2
-        if pairs > _CERTAIN * self.capacity:
+        capacity, pairs = self.capacity, issued * (issued - 1) // 2
+        if pairs > _CERTAIN * capacity:
             return 1.0
-        return -math.expm1(self._log_of_distinct(issued))
+        if issued * _SPARSE > capacity:
+            return -math.expm1(math.fsum(math.log1p(-taken / capacity) for taken in range(1, issued)))
+        return -math.expm1(-pairs / capacity * (1 + (2 * issued - 1) / (6 * capacity)))
 
     def ids_at(self, probability: float) -> int:
         """Return how many ids can be issued before a duplicate has this *probability*, above 0 and below 1."""
@@ -72,17 +74,3 @@ class Budget:
             return self.ids_at(probability) / per_hour / _HOURS_PER_YEAR
         except OverflowError:
             return math.inf
-
-    def _log_of_distinct(self, issued: int) -> float:
-        """Return the logarithm of the probability that all *issued* ids differ."""
-        if issued * _SPARSE > self.capacity:
-            return math.fsum(math.log1p(-taken / self.capacity) for taken in range(1, issued))
-        # log(1-x) = -x - x**2/2 - x**3/3 - …, summed over x = i/N by Faulhaber's formulas, in integers.
-        m = issued - 1
-        first = m * (m + 1) // 2
-        second = m * (m + 1) * (2 * m + 1) // 6
-        third = first * first
-        fourth = second * (3 * m * m + 3 * m - 1) // 5
-        n = self.capacity
-        fifth = first * first * (2 * m * m + 2 * m - 1) // 3
-        return -math.fsum((first / n, second / n**2 / 2, third / n**3 / 3, fourth / n**4 / 4, fifth / n**5 / 5))

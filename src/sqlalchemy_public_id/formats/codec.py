@@ -24,7 +24,6 @@ from sqlalchemy_public_id.formats.alphabets import (
     character_class,
     in_words,
     reader_of,
-    table_of,
     width_for,
     writer_of,
 )
@@ -36,9 +35,9 @@ BitPattern = tuple[int, int]
 """A mask and a value, for the numbers with ``number & mask == value``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Codec:
-    """One encoding, for numbers of ``bits`` bits."""
+    """One encoding, for numbers of ``bits`` bits. :func:`codec_of` returns the same object for the same arguments."""
 
     encoding: str
     bits: int
@@ -130,26 +129,6 @@ def _codec(encoding: str, bits: int) -> Codec:
     return Codec(encoding, bits, digits, canonical, writer(width_for(len(digits), 2**bits)), decode)
 
 
-def _base36_writer(width: int) -> Callable[[int], str]:
-    """Return the encoder. For 25 digits, the default encoding, it writes five digits at a time, without a loop."""
-    if width != 25:
-        return writer_of(BASE36, width)
-    pair, five = 36**2, 36**5
-    high, low = table_of(BASE36, 3), table_of(BASE36, 2)
-
-    def encode(number: int) -> str:
-        number, e = divmod(number, five)
-        number, d = divmod(number, five)
-        number, c = divmod(number, five)
-        a, b = divmod(number, five)
-        return (
-            f"{high[a // pair]}{low[a % pair]}{high[b // pair]}{low[b % pair]}{high[c // pair]}{low[c % pair]}"
-            f"{high[d // pair]}{low[d % pair]}{high[e // pair]}{low[e % pair]}"
-        )
-
-    return encode
-
-
 def _to_hyphenated(number: int) -> str:
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -166,7 +145,7 @@ _PARTS: dict[str, tuple[str, Callable[[str], str], Callable[[int], Callable[[int
     "hyphenated": (BASE36[:16], str.lower, lambda width: _to_hyphenated, lambda text: int(text.replace("-", ""), 16)),
     "hex": (BASE36[:16], str.lower, lambda width: f"%0{width}x".__mod__, lambda text: int(text, 16)),
     "decimal": (BASE36[:10], str, lambda width: f"%0{width}d".__mod__, int),
-    "base36": (BASE36, str, _base36_writer, lambda text: int(text, 36)),
+    "base36": (BASE36, str, partial(writer_of, BASE36), lambda text: int(text, 36)),
     "base58": (BASE58, str, partial(writer_of, BASE58), reader_of(BASE58)),
     "crockford32": (CROCKFORD32, str.upper, partial(writer_of, CROCKFORD32), _from_crockford),
     "typeid": (CROCKFORD32.lower(), str, partial(writer_of, CROCKFORD32.lower()), _from_crockford),

@@ -38,7 +38,7 @@ _owners: dict[int, int] = {}
 """Machine id → the process that declared it as a number, which a forked child inherits."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Snowflake(TimedFormat):
     """Snowflakes, which are unique as long as no two processes use one *machine_id* at the same time.
 
@@ -197,7 +197,7 @@ def _since_1970(epoch: object) -> int:
     return epoch
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ObjectId(TimedFormat):
     """ObjectIds as MongoDB's drivers generate them: 4 bytes of seconds, 5 of the process, and 3 of a counter.
 

@@ -18,7 +18,6 @@ The text is short and of fixed width. By default, a column stores the 128 bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -43,11 +42,6 @@ def _pattern_of(version: int) -> BitPattern:
     return 0xF << 76 | 0b11 << _LOW, version << 76 | 0b10 << _LOW
 
 
-def _hyphenated(lead: str, make: Callable[[], uuid_utils.UUID], count: int) -> list[str]:
-    texts = [str(make()) for _ in range(count)]  # without conversion to a number
-    return [lead + text for text in texts] if lead else texts
-
-
 class _Version7(TimedFormat):
     """A format whose new ids are UUIDs of version 7."""
 
@@ -67,7 +61,7 @@ class _Version7(TimedFormat):
         return number >> 80 if number & mask == value else None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Uuid4(BitsFormat):
     """UUIDs of version 4 (RFC 9562), with 122 random bits.
 
@@ -90,22 +84,12 @@ class Uuid4(BitsFormat):
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 4"
 
-    def generate(self) -> str:
-        if self.encoding == "hyphenated" and not self._pool:  # without conversion to a number
-            return self._lead + str(uuid_utils.uuid4())
-        return super().generate()
-
-    def _make(self, count: int) -> list[str]:
-        if self.encoding == "hyphenated":
-            return _hyphenated(self._lead, uuid_utils.uuid4, count)
-        return super()._make(count)
-
     def _number(self) -> int:
         number: int = uuid_utils.uuid4().int
         return number
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Uuid7(_Version7):
     """UUIDs of version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits.
 
@@ -129,18 +113,8 @@ class Uuid7(_Version7):
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 7"
 
-    def generate(self) -> str:
-        if self.encoding == "hyphenated" and not self._pool and clock.current is clock.MACHINE:
-            return self._lead + str(uuid_utils.uuid7())
-        return super().generate()
 
-    def _make(self, count: int) -> list[str]:
-        if self.encoding == "hyphenated" and clock.current is clock.MACHINE:
-            return _hyphenated(self._lead, uuid_utils.uuid7, count)
-        return super()._make(count)
-
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JetifyTypeId(_Version7):
     """TypeIDs (https://github.com/jetify-com/typeid, version 0.3): a prefix, and a UUID of version 7 in 26 characters.
 
@@ -176,7 +150,7 @@ class JetifyTypeId(_Version7):
         return 2**122
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ulid(TimedFormat):
     """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 characters.
 

@@ -15,18 +15,23 @@ If a format has several spellings of an id, all are accepted, and the canonical 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, bindparam, inspect, select
-from sqlalchemy.orm import InstrumentedAttribute, Mapper
-from sqlalchemy.orm.interfaces import ORMOption
-from typing_extensions import TypedDict, Unpack
+from sqlalchemy import ColumnElement, Select, select
+from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
+from sqlalchemy_public_id.lookup.by_value import (
+    PARAMETER,
+    LoadOptions,
+    apply_load_options,
+    in_order,
+    mapper_of,
+    query_of_one,
+    rows_by,
+)
 from sqlalchemy_public_id.lookup.pages import Page, page
 from sqlalchemy_public_id.lookup.routing import Routes, configure
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
@@ -58,16 +63,6 @@ __all__ = [
 M = TypeVar("M")  # a model
 
 
-class LoadOptions(TypedDict, total=False):
-    """The keyword arguments of :func:`get`, which control how a row is loaded and which rows are visible."""
-
-    options: Sequence[ORMOption]
-    with_for_update: bool | Mapping[str, Any] | None
-    populate_existing: bool
-    execution_options: Mapping[str, Any] | None
-    where: Where | None
-
-
 def get(
     session: AnySession, model: Rows[M], public_id: object, *, attribute: str | None = None, **load: Unpack[LoadOptions]
 ) -> M | None:
@@ -82,10 +77,12 @@ def get(
     :param populate_existing: refresh an object that the session already holds.
     :param execution_options: the execution options of the statement.
     """
-    check_options("get", load)
+    if load:
+        check_options("get", load)
     key, type_ = _public_id(session, model, attribute)
-    text = type_.canonical(public_id)
-    if load or isinstance(model, Select) or is_sharded(session):  # a shard is chosen by the values in the statement
+    text = type_.id_format.canonical(public_id)
+    # a shard is chosen by the values in the statement; what is wrong with the others is said of a malformed id, too
+    if load or isinstance(model, Select) or (text is not None and is_sharded(session)):
         statement, entity = selected("get", model, load.pop("where", None), attribute)
         if text is None:
             return None
@@ -93,23 +90,8 @@ def get(
         return found
     if text is None:
         return None
-    row: M | None = session.scalars(_query(model, key), {_PARAMETER: str.__str__(text)}).unique().one_or_none()
+    row: M | None = session.scalars(query_of_one(model, key), {PARAMETER: text}).unique().one_or_none()
     return row
-
-
-_PARAMETER = "sqlalchemy_public_id"
-_QUERIES = "sqlalchemy_public_id.queries"
-"""Key in the ``info`` of a public id's property: model → the SELECT of one row. Building it takes most of the time."""
-
-
-def _query(model: type[Any], key: str) -> Any:
-    queries = _mapper(model).attrs[key].info.setdefault(_QUERIES, {})
-    query = queries.get(model)
-    if query is None:
-        column = getattr(model, key)
-        value = bindparam(_PARAMETER, type_=column.type.as_parameter)
-        query = queries[model] = select(model).where(column == value)
-    return query
 
 
 def check_options(function: str, load: Mapping[str, object]) -> None:
@@ -140,7 +122,7 @@ def one_row(
 
 
 def _one_row(session: AnySession, query: Any, load: LoadOptions) -> Any:
-    query, execution_options = _apply_load_options(query, load)
+    query, execution_options = apply_load_options(query, load)
     return session.scalars(query, execution_options=execution_options).unique().one_or_none()
 
 
@@ -166,7 +148,7 @@ def get_one(
 
 def _not_found(model: Any, public_id: object, field: str | None) -> PublicIdNotFound:
     own = model_of(model)
-    return PublicIdNotFound(public_id, model=own.__name__, field=field, may_be_token=has_tokens(_mapper(own)))
+    return PublicIdNotFound(public_id, model=own.__name__, field=field, may_be_token=has_tokens(mapper_of(own)))
 
 
 def resolve(
@@ -238,27 +220,20 @@ def get_many(
     :param field: the name of the input that contains the ids. An unknown id then raises an error with this name.
     :raises PublicIdNotFound: with *field*, for the first id without a row.
     """
-    check_options("get_many", load)
+    if load:
+        check_options("get_many", load)
     key, type_ = _public_id(session, model, attribute)
     if field is not None:
         public_ids = list(public_ids)
     wanted = _well_formed(type_, public_ids)
-    statement, entity = selected("get_many", model, load.pop("where", None), attribute)
-    rows: dict[Any, Any] = dict.fromkeys(wanted)
-    # in the object, the id may be missing (an option defers it), or be older than an UPDATE statement
-    column = getattr(entity, key)
-    for condition in _any_of(session, entity, column, wanted):
-        query, execution_options = _apply_load_options(statement.add_columns(column).where(condition), load)
-        result: Any = session.execute(query, execution_options=execution_options)
-        rows.update((public_id, row) for row, public_id in result.unique())
+    rows: dict[Any, Any] = {}
+    for found in rows_by("get_many", session, model, attribute, key, wanted, (), load):
+        rows.update(found)
     if field is not None:
         for public_id in public_ids:
-            if rows.get(type_.canonical(public_id)) is None:
+            if type_.canonical(public_id) not in rows:
                 raise _not_found(model, public_id, field)
-    if len(rows) == len(wanted) and type(None) not in {*map(type, rows.values())}:
-        return rows  # none is unknown; types are compared, because a model may define __eq__()
-    # if the collation is not exact, the database may have sent rows of other ids, which come last
-    return {public_id: row for public_id, row in islice(rows.items(), len(wanted)) if row is not None}
+    return in_order(wanted, rows)
 
 
 def keys_of(
@@ -279,15 +254,11 @@ def keys_of(
     """
     name, type_ = _public_id(session, model, attribute)
     wanted = _well_formed(type_, public_ids)
-    statement, entity = selected("keys_of", model, where, attribute)
-    column: InstrumentedAttribute[str] = getattr(entity, name)
+    load = _load_options(where, execution_options)
     keys: dict[str, Any] = {}
-    query = _with_columns(statement, column, *_primary_key(entity))
-    for condition in _any_of(session, entity, column, wanted):
-        result: Any = session.execute(query.where(condition), execution_options=dict(execution_options or {}))
-        for public_id, *key in result:
-            keys[public_id] = key[0] if len(key) == 1 else tuple(key)
-    return {public_id: keys[public_id] for public_id in wanted if public_id in keys}
+    for found in rows_by("keys_of", session, model, attribute, name, wanted, _primary_key(model_of(model)), load):
+        keys.update((public_id, key[0] if len(key) == 1 else tuple(key)) for public_id, *key in found)
+    return in_order(wanted, keys)
 
 
 def public_ids_of(
@@ -306,25 +277,22 @@ def public_ids_of(
     :raises ConfigurationError: for composite keys, and if several shards have rows with one of *keys*.
     """
     name, _ = _public_id(session, model, attribute)
-    statement, entity = selected("public_ids_of", model, where, attribute)
-    column: InstrumentedAttribute[str] = getattr(entity, name)
-    primary_key = _primary_key(entity)
+    own = model_of(model)
+    primary_key = _primary_key(own)
     if len(primary_key) != 1:
-        own = model_of(model)
         raise ConfigurationError(f"{own.__name__} has a composite key; select its rows with an ordinary statement")
     _refuse_string(keys, "expected a list of keys, not the string {}: write [key]")
     wanted = list(dict.fromkeys(keys))
+    load = _load_options(where, execution_options)
     public_ids: dict[Any, str] = {}
-    query = _with_columns(statement, primary_key[0], column)
-    for condition in _any_of(session, entity, primary_key[0], wanted):
-        result: Any = session.execute(query.where(condition), execution_options=dict(execution_options or {}))
-        for key, public_id in result:
+    for found in rows_by("public_ids_of", session, model, attribute, primary_key[0], wanted, (name,), load):
+        for key, public_id in found:
             if public_ids.setdefault(key, public_id) != public_id:
                 raise ConfigurationError(
-                    f"several shards have a row of {model_of(model).__name__} with the key {key}, so the key has "
+                    f"several shards have a row of {own.__name__} with the key {key}, so the key has "
                     f"several public ids; select the row with bind_arguments={{'shard_id': …}}"
                 )
-    return {key: public_ids[key] for key in wanted if key in public_ids}
+    return in_order(wanted, public_ids)
 
 
 def _public_id(session: object, model: Any, attribute: str | None) -> tuple[str, IdColumnType]:
@@ -333,20 +301,13 @@ def _public_id(session: object, model: Any, attribute: str | None) -> tuple[str,
     return name, public_id_type(column)
 
 
-def _with_columns(statement: Any, *columns: Any) -> Any:
-    """Return *statement* with these columns instead of its model."""
-    return statement.with_only_columns(*columns, maintain_column_froms=True)
-
-
-def _apply_load_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
-    query = query.options(*load.get("options", ()))
-    lock = load.get("with_for_update")
-    if lock:
-        query = query.with_for_update(**({} if lock is True else lock))
-    execution_options = dict(load.get("execution_options") or {})
-    if load.get("populate_existing"):
-        execution_options["populate_existing"] = True
-    return query, execution_options
+def _load_options(where: Where | None, execution_options: Mapping[str, Any] | None) -> LoadOptions:
+    load: LoadOptions = {}
+    if where is not None:
+        load["where"] = where
+    if execution_options:
+        load["execution_options"] = execution_options
+    return load
 
 
 def _refuse_string(values: object, message: str) -> None:
@@ -356,28 +317,13 @@ def _refuse_string(values: object, message: str) -> None:
 
 def _well_formed(type_: IdColumnType, public_ids: Iterable[object]) -> list[str]:
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.get()")
-    format = type_.id_format
-    if format.bits is not None:  # an id has several spellings; rows are found by the canonical one
-        return list(dict.fromkeys(format.validate(text) for text in public_ids if format.is_valid(text)))
-    accepts, is_valid = format.quick_check, format.is_valid
     texts: list[Any] = list(public_ids)
-    if {str}.issuperset(map(type, texts)) and all(map(accepts, texts)):  # the usual case, without a Python loop
-        return list(dict.fromkeys(texts))
-    accepted = (text for text in texts if isinstance(text, str) and (accepts(text) or is_valid(text)))
-    return list(dict.fromkeys(map(str.__str__, accepted)))
+    if {str}.issuperset(map(type, texts)) and all(map(type_.id_format.quick_check, texts)):
+        return list(dict.fromkeys(texts))  # the usual case, without a Python loop
+    return [text for text in dict.fromkeys(map(type_.id_format.canonical, texts)) if text is not None]
 
 
-def _mapper(entity: Any) -> Mapper[Any]:
-    mapper: Mapper[Any] = inspect(entity).mapper
-    return mapper
-
-
-def _primary_key(entity: Any) -> list[Any]:
-    mapper = _mapper(entity)
-    return [getattr(entity, mapper.get_property_by_column(column).key) for column in mapper.primary_key]
-
-
-def _any_of(session: AnySession, entity: Any, column: Any, values: list[Any]) -> Iterator[ColumnElement[bool]]:
-    """Yield conditions that together select the rows with one of *values*."""
-    type_ = column.type.as_parameter if isinstance(column.type, IdColumnType) else None
-    return traits_for(session.get_bind(_mapper(entity)).dialect).any_of(column, values, type_)
+def _primary_key(model: Any) -> list[str]:
+    """Return the names of the attributes that hold the primary key of *model*."""
+    mapper = mapper_of(model)
+    return [mapper.get_property_by_column(column).key for column in mapper.primary_key]

@@ -213,14 +213,15 @@ def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
 
 def _id_in(cursor: object, field: str, mark: str, id_format: Format, mapper: Mapper[Any]) -> str:
     """Return the public id in *cursor*; refuse a cursor of another order."""
-    text, other = cursor, ""
-    if isinstance(cursor, str) and not id_format.is_valid(cursor):
-        text, _, other = cursor[: 2 * MAX_LENGTH].rpartition(_MARK)
-    if not id_format.is_valid(text):
+    text, other = id_format.canonical(cursor), ""  # the whole cursor first, because an alphabet may contain the mark
+    if text is None and isinstance(cursor, str):
+        before, _, other = cursor[: 2 * MAX_LENGTH].rpartition(_MARK)
+        text = id_format.canonical(before)
+    if text is None:
         raise _invalid_cursor(cursor, field, mapper)
     if other and f"{_MARK}{other}" != mark:
         raise _invalid_cursor(cursor, field, mapper, "it belongs to a page in another order")
-    return id_format.validate(text)
+    return text
 
 
 def _invalid_cursor(cursor: object, field: str, mapper: Mapper[Any], reason: str | None = None) -> InvalidCursor:

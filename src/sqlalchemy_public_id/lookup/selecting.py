@@ -7,7 +7,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from sqlalchemy import FromClause, Join, Select, SQLColumnExpression, inspect, select
 
-from sqlalchemy_public_id._private import is_sorted_or_limited
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.ordering import tables_in
 from sqlalchemy_public_id.orm.inspection import condition_of, public_id_attribute
@@ -95,3 +94,9 @@ def _of_one_model(function: str, statement: Select[Any]) -> tuple[Select[Any], A
         }.get(function, "an id has at most one row")
         raise ConfigurationError(f"the statement of lookup.{function}() has an ORDER BY, LIMIT or OFFSET: {why}")
     return statement, entity
+
+
+def is_sorted_or_limited(statement: Any) -> bool:
+    """Return True if a SELECT has an ORDER BY, LIMIT, OFFSET or FETCH."""
+    # SQLAlchemy has no public attributes for them
+    return not statement.compare(statement.order_by(None).limit(None).offset(None))

@@ -52,7 +52,7 @@ def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, 
 
     :raises ConfigurationError: if there is none, or if there are several and none is named.
     """
-    mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
+    mapper: Mapper[Any] | InstanceState[Any] | None = inspect(model, raiseerr=False)
     if not isinstance(mapper, Mapper) or mapper is model:
         raise ConfigurationError(f"{safe_repr(model)} is not a mapped class{_hint(model, mapper)}")
     attributes = id_attributes(mapper) or ids_of_union(mapper)

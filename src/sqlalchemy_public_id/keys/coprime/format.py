@@ -39,7 +39,7 @@ class Allocator(Protocol):
         ...
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CoprimeKey(Format):
     """Ids that are consecutive keys of *step*, with an optional *prefix*.
 

@@ -1,0 +1,135 @@
+"""SELECTs of rows by the values of one attribute: by public ids, or by keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Select, bindparam, inspect, select
+from sqlalchemy.orm import Mapper
+from sqlalchemy.orm.interfaces import ORMOption
+from sqlalchemy.types import TypeEngine
+from typing_extensions import TypedDict
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.lookup.selecting import Where, model_of, selected
+from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded
+from sqlalchemy_public_id.types import IdColumnType
+
+
+class LoadOptions(TypedDict, total=False):
+    """The keyword arguments of :func:`get`, which control how a row is loaded and which rows are visible."""
+
+    options: Sequence[ORMOption]
+    with_for_update: bool | Mapping[str, Any] | None
+    populate_existing: bool
+    execution_options: Mapping[str, Any] | None
+    where: Where | None
+
+
+PARAMETER = "sqlalchemy_public_id"
+"""The parameter of a :func:`kept_query`: the value, or the list of values."""
+_QUERIES = "sqlalchemy_public_id.queries"
+"""Key in the ``info`` of a property: model and purpose → its SELECT. Building it would take most of the time."""
+
+
+def kept_query(model: type[Any], by: str, purpose: object, build: Callable[[], Any]) -> Any:
+    """Return the SELECT of *model* by its attribute *by* that *build* has made for this *purpose*, once."""
+    queries = mapper_of(model).attrs[by].info.setdefault(_QUERIES, {})
+    query = queries.get((model, purpose))
+    if query is None:
+        query = queries[model, purpose] = build()
+    return query
+
+
+def query_of_one(model: type[Any], by: str) -> Any:
+    """Return the SELECT of the row of *model* with one value of *by*, a public id."""
+
+    def build() -> Any:
+        column = getattr(model, by)
+        return select(model).where(column == bindparam(PARAMETER, type_=column.type.as_parameter))
+
+    return kept_query(model, by, "one", build)
+
+
+def rows_by(
+    function: str,
+    session: AnySession,
+    model: Any,
+    attribute: str | None,
+    by: str,
+    values: Sequence[Any],
+    shown: Sequence[str],
+    load: LoadOptions,
+) -> Iterator[Sequence[Any]]:
+    """Yield, for each statement, its rows: a value of *by*, which is one of *values*, and the attributes *shown*.
+
+    :param model: the model, or ``select(Model)``.
+    :param attribute: the name of the public id, if a model has several.
+    :param shown: the names of attributes; none for the object itself.
+    """
+    traits = traits_for(session.get_bind(mapper_of(model_of(model))).dialect)
+    if load or isinstance(model, Select) or is_sharded(session):
+        statement, entity = selected(function, model, load.pop("where", None), attribute)
+        statement, options = apply_load_options(_showing(statement, entity, by, shown), load)
+        column = getattr(entity, by)
+        for part in traits.parts(values):
+            # a shard is chosen by the values in the statement, so they are no parameters
+            query = statement.where(traits.is_one_of(column, part, _type_of(column)))
+            yield _all(session.execute(query, execution_options=options), shown)
+        return
+
+    def build() -> Any:
+        column = getattr(model, by)
+        is_one = traits.is_one_of(column, (), _type_of(column), PARAMETER)
+        return _showing(select(model), model, by, shown).where(is_one)
+
+    kept = kept_query(model, by, ("many", *shown, traits.array_parameters), build)
+    for part in traits.parts(values):
+        yield _all(session.execute(kept, {PARAMETER: part}), shown)
+
+
+def _showing(statement: Any, entity: Any, by: str, shown: Sequence[str]) -> Any:
+    """Return *statement* with the attribute *by* of *entity* and those *shown*, or the object, as its columns."""
+    # Beside the object, its id is selected as well: an option may defer the attribute, and an object that the session
+    # has held since before an UPDATE may have an older one.
+    columns = [*(getattr(entity, name) for name in (by, *shown)), *([] if shown else [entity])]
+    return statement.with_only_columns(*columns, maintain_column_froms=True)
+
+
+def _all(result: Any, shown: Sequence[str]) -> Sequence[Any]:
+    # A join repeats rows. unique() alone would hash both columns, for a fifth of the instructions of get_many().
+    rows: Sequence[Any] = (result if shown else result.unique(_identity_of_object)).all()
+    return rows
+
+
+def _identity_of_object(row: Sequence[Any]) -> int:
+    return id(row[1])  # a model may define __eq__() and __hash__()
+
+
+def _type_of(column: Any) -> TypeEngine[Any] | None:
+    """Return the type of parameters that are compared with *column*; None for its own."""
+    return column.type.as_parameter if isinstance(column.type, IdColumnType) else None
+
+
+def in_order(wanted: Iterable[Any], found: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return *found* in the order of *wanted*, without other values, which an inexact collation finds, too."""
+    return {value: found[value] for value in wanted if value in found}
+
+
+def apply_load_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
+    """Return *query* with the loader options and the lock of *load*, and its execution options."""
+    query = query.options(*load.get("options", ()))
+    lock = load.get("with_for_update")
+    if lock:
+        query = query.with_for_update(**({} if lock is True else lock))
+    execution_options = dict(load.get("execution_options") or {})
+    if load.get("populate_existing"):
+        execution_options["populate_existing"] = True
+    return query, execution_options
+
+
+def mapper_of(entity: Any) -> Mapper[Any]:
+    """Return the mapper of a model, or of an alias of one."""
+    mapper: Mapper[Any] = inspect(entity).mapper
+    return mapper
