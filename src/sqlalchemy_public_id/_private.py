@@ -187,6 +187,17 @@ def make_sentinel(column: Column[Any]) -> None:
         _warn("on SQLite a flush sends an INSERT for each object, on PostgreSQL it has savepoints", error)
 
 
+# --- the flush
+
+session_token: Callable[[InstanceState[Any]], object] = attrgetter(
+    "session_id" if available(InstanceState, "session_id") else "session"
+)
+"""Return an object that is equal for two states if they belong to the same session, and None without a session.
+
+A flush calls this for each object. The public ``InstanceState.session`` calls three functions, the attribute none.
+"""
+
+
 # --- statements
 
 

@@ -41,6 +41,7 @@ from sqlalchemy_public_id import guard
 from sqlalchemy_public_id.columns import MAX_RETRIES, after_type_attached, set_max_retries
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.guard import drawing
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.naming import unique_name
@@ -87,6 +88,8 @@ _LISTENERS = Listeners(
     Listener(Mapper, "mapper_configured", mappers.mapper_configured),
     Listener(object, "attribute_instrument", mappers.attribute_instrument, {"propagate": True}),
     Listener(Session, "after_begin", guard.after_begin),
+    Listener(Session, "after_flush", drawing.end_flush),
+    Listener(Session, "after_soft_rollback", drawing.end_flush),
 )
 """Installed by the first :class:`PublicIdType` of the process, never at import."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import (
     Engine,
+    ForeignKey,
     create_engine,
     event,
     insert,
@@ -25,16 +27,27 @@ from sqlalchemy.orm import (
     mapped_column,
     orm_insert_sentinel,
     raiseload,
+    relationship,
     with_loader_criteria,
 )
 from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.util import greenlet_spawn
 from support.marks import before_sqlalchemy, fast_ways
 
-from sqlalchemy_public_id import ImmutablePublicId, PublicIdMixin, _private, bulk, testing
+from sqlalchemy_public_id import (
+    ImmutablePublicId,
+    PublicIdColumnMixin,
+    PublicIdMixin,
+    _private,
+    bulk,
+    public_id_column,
+    testing,
+)
 from sqlalchemy_public_id._private import IS_FAST
 from sqlalchemy_public_id.guard.checks import refuse_mistakes
+from sqlalchemy_public_id.keys import BlockAllocator, block_key
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, mapped_classes
+from sqlalchemy_public_id.references import public_ref
 
 
 class Base(DeclarativeBase): ...
@@ -182,6 +195,30 @@ def test_listeners_of_the_application(engine: Engine, name: str) -> None:
         event.remove(target, name, look)
 
     assert (before, after) == (False, True)
+
+
+def test_listeners_of_the_library(engine: Engine, tmp_path: Path) -> None:
+    """No feature of the library has listeners that are taken for those of the application, such as keys from blocks."""
+
+    class Own(DeclarativeBase): ...
+
+    class Event(PublicIdColumnMixin, Own):
+        __tablename__ = "event"
+        id = block_key(BlockAllocator(create_engine(f"sqlite:///{tmp_path}/blocks.db"), "event"))
+        place_id: Mapped[int] = mapped_column(ForeignKey("place.id"))
+        place: Mapped[Any] = relationship("Place")
+        place_public_id: Mapped[str] = public_ref("place")
+
+    class Place(PublicIdMixin, Own):
+        __tablename__ = "place"
+        token: Mapped[str] = public_id_column()
+
+    configure_mappers()
+    with Session(engine) as session:
+        mappers = [Event.__mapper__, Place.__mapper__]
+        found = [_private.has_listeners(session, mapper, besides="sqlalchemy_public_id") for mapper in mappers]
+
+    assert found == [False, False]
 
 
 @fast_ways

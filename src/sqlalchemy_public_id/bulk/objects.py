@@ -18,6 +18,7 @@ from sqlalchemy_public_id._private import as_flush, can_persist, has_listeners, 
 from sqlalchemy_public_id.bulk.arrays import insert_arrays, item_types
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
+from sqlalchemy_public_id.guard.drawing import NewIds
 from sqlalchemy_public_id.guard.statement import MADE_IDS
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
@@ -84,8 +85,10 @@ def _is_plain(session: Session, states: list[InstanceState[Any]], rows: list[_Va
         return False
     mapper = states[0].mapper
     table, keys, columns, ids = mapper.local_table, mapper.primary_key, _columns_of(mapper), id_attributes(mapper)
+    # inheritance has rows in several tables, the unit of work counts versions, and rows are read back by a public id
     if not isinstance(table, Table) or mapper.inherits is not None or mapper.version_id_col is not None or not ids:
         return False
+    # only the database makes keys in the order of the rows: see _read_back()
     if len(keys) != 1 or keys[0] is not table.autoincrement_column:
         return False
     if len(columns) < len(mapper.column_attrs):  # the others are SQL expressions, which are read after a flush
@@ -96,6 +99,7 @@ def _is_plain(session: Session, states: list[InstanceState[Any]], rows: list[_Va
     if len({row.get(name) is None for name in ids for row in rows}) > 1:
         return False
     key = mapper.get_property_by_column(keys[0]).key
+    # the keys of all rows come from the database
     if any(row.get(key) is not None for row in rows) or _has_relationships(mapper, columns, rows):
         return False
     # thousands of values have only a few types
@@ -151,11 +155,12 @@ def _insert_together(
     mapper = states[0].mapper
     ids = id_attributes(mapper)
     made = [name for name in ids if rows[0].get(name) is None]
-    for name in made:
-        for row, public_id in zip(rows, public_id_type(ids[name]).next_ids(len(rows)), strict=True):
-            row[name] = public_id
     with session.no_autoflush, as_flush(session):
         try:
+            for name in made:
+                drawn = NewIds(public_id_type(ids[name]), ids[name]).draw_many(len(rows))
+                for row, public_id in zip(rows, drawn, strict=True):
+                    row[name] = public_id
             _send(connection_to_write(session, mapper), mapper, rows, made, types)
         except BaseException:
             for row in rows:

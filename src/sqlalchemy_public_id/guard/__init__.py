@@ -42,7 +42,7 @@ from sqlalchemy_public_id.dialects import is_retryable, missing_for_retries, tra
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.guard.collision import collisions, warn_unguarded
 from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids
-from sqlalchemy_public_id.guard.statement import Batch, known, may_replace_ids, statement_of
+from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, InsertStatement, known, may_replace_ids, statement_of
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
@@ -130,19 +130,21 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     if not insert.ids or not parameters:
         return None
     if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
-        _execute(cursor, statement, parameters, context)
+        _execute(cursor, statement, parameters, context, insert)
         return True
     first, rows = _rows_sent.get(context, 0), insert.shape_of(context, parameters)[1]
     if not rows:
         return None
-    batch = _execute(cursor, statement, parameters, context, first)
+    batch = _execute(cursor, statement, parameters, context, insert, first)
     if batch is not None:
         return_rows_by_noted_ids(context, batch)
     _rows_sent[context] = first + rows
     return True
 
 
-def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: int = 0) -> Batch | None:
+def _execute(
+    cursor: Any, statement: str, parameters: Any, context: Any, insert: InsertStatement, first: int = 0
+) -> Batch | None:
     """Execute an INSERT with public ids: one row, or the batch that begins at row *first*.
 
     SQLite, MySQL and MariaDB undo only the statement that fails, so it can simply be executed again. On PostgreSQL an
@@ -160,10 +162,10 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: Any, first: 
             error = raised
         if error is None:
             return None
-    elif not may_replace_ids(context) or traits.defers_result(context):
+    elif not (insert.has_defaults or context.execution_options.get(MADE_IDS)) or traits.defers_result(context):
         dialect.do_execute(cursor, statement, parameters, context)
         return None
-    elif on_conflict.insert_rows(context, cursor, statement, parameters, first):
+    elif on_conflict.insert_rows(context, cursor, statement, parameters, first, insert):
         return None
     batch = Batch(context, parameters, first)
     in_savepoint = traits.aborts_transaction and not _in_autocommit(context)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import enum
-import logging
 import threading
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, select
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.columns import max_retries, public_id_type
+from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import Violation, sees_commits, traits_for
 from sqlalchemy_public_id.dialects.quoting import unquoted
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.guard.drawing import another, logger
 from sqlalchemy_public_id.guard.statement import Batch, Slot
-from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import to_database
-
-logger: logging.Logger = logging.getLogger("sqlalchemy_public_id")
 
 _FEW = 10
 """How many collisions of a batch are resolved one by one, by the id that the error names, before a SELECT is used.
@@ -224,32 +222,11 @@ class Collisions:
 
         :raises PublicIdCollision: if a row has used up its retries.
         """
-        used = {(slot.column, slot.text) for slot in self._batch.slots} | self._taken
+        used: defaultdict[Column[Any], set[str]] = defaultdict(set)
+        for column, text in chain(((slot.column, slot.text) for slot in self._batch.slots), self._taken):
+            used[column].add(text)
         for slot in slots:
-            new = self._next_id(slot, used)
-            used.add((slot.column, new))
+            column, row = slot.column, (slot.at, slot.name)
+            new, self._tries[row] = another(public_id_type(column), column, used[column], self._tries[row])
             self._batch.replace(slot, new)
-            _note(slot.column, self._tries[slot.at, slot.name])
-
-    def _next_id(self, slot: Slot, used: set[tuple[Column[Any], str]]) -> str:
-        column, row = slot.column, (slot.at, slot.name)
-        while self._tries[row] < max_retries(column):
-            self._tries[row] += 1
-            new = public_id_type(column).next_id()
-            if (column, new) not in used:
-                return new
-        raise exhausted(column)
-
-
-def exhausted(column: Column[Any]) -> PublicIdCollision:
-    """Log and build the error for a row of *column* that has used up its retries."""
-    format = public_id_type(column).id_format
-    model = model_of(column.table, column.key)
-    logger.error("%s: no free %s was found for a row in %d tries", column.table.name, column.name, max_retries(column))
-    return PublicIdCollision(
-        model=model.__name__ if model else column.table.name,
-        column=column.name,
-        format=format,
-        attempts=max_retries(column),
-        capacity=format.capacity,
-    )
+            _note(column, self._tries[row])

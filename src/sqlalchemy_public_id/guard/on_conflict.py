@@ -22,11 +22,11 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id._private import change_returned_rows, has_own_values
+from sqlalchemy_public_id._private import change_returned_rows
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids, returned_text, send_savepoint
-from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, names_of, schema_options, statement_of
+from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, InsertStatement, names_of, schema_options
 from sqlalchemy_public_id.types import MatchedId
 from sqlalchemy_public_id.weak import RefDict
 
@@ -37,9 +37,9 @@ _RETURNING = " RETURNING "
 # --- the statement
 
 
-def with_clause(context: Any, statement: str) -> str | None:
+def with_clause(context: Any, statement: str, known: InsertStatement) -> str | None:
     """Return *statement* with ``ON CONFLICT DO NOTHING``; None if it must not have this clause in *context*."""
-    known, connection = statement_of(context), context.root_connection
+    connection = context.root_connection
     if not known.can_skip_rows or not _sees_collisions(connection):
         return None
     if _is_forbidden(connection, names_of(known.table, context.execution_options)):
@@ -71,12 +71,12 @@ def can_skip_rows(connection: Connection, table: Table) -> bool:
 # --- the rows
 
 
-def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, first: int) -> bool:
+def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, first: int, known: InsertStatement) -> bool:
     """Execute an INSERT with the clause, and insert again the rows that the database skipped.
 
     Return False, without sending it, if the INSERT cannot have the clause.
     """
-    conditional = with_clause(context, statement)
+    conditional = with_clause(context, statement, known)
     if conditional is None:
         return False
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
@@ -120,17 +120,10 @@ def _can_insert_alone(batch: Batch) -> bool:
     """Return True if each row can be inserted alone, and be recognized in the result by its id.
 
     All values of such a row are in its parameters. No two rows may have the same id: either of them may have been
-    skipped, even because of another constraint. And the INSERT has to come from a flush, which a session rolls back if
-    it fails: an application may catch the error of its own statement, and then some of its rows would stay.
+    skipped, even because of another constraint.
     """
     known = batch.statement
-    made = {id(parameter.column) for parameter in known.ids if parameter.is_default}
-    if len(known.places.sentinel) != 1 or id(known.places.sentinel[0]) not in made or batch.has_equal_rows:
-        return False
-    if known.returns_rows_to_application:
-        return False
-    is_plain = known.insert is not None and not has_own_values(known.insert)
-    return is_plain and batch.rows[0].keys() <= set(known.table.columns.keys())
+    return known.can_insert_alone and not batch.has_equal_rows and batch.rows[0].keys() <= known.column_keys
 
 
 def _insert_missing(context: Any, cursor: Any, batch: Batch) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import ref
 
@@ -13,7 +14,14 @@ from sqlalchemy import Column, Insert, Table
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
-from sqlalchemy_public_id._private import Places, column_of_table, has_many_rows, is_known_row, read_places
+from sqlalchemy_public_id._private import (
+    Places,
+    column_of_table,
+    has_many_rows,
+    has_own_values,
+    is_known_row,
+    read_places,
+)
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.checks import clauses_after_values, inserted_by, refuse_mistakes
@@ -68,6 +76,33 @@ class InsertStatement:
         if insert is None or insert.select is not None or has_many_rows(insert):
             return False
         return not clauses_after_values(insert)
+
+    @cached_property
+    def has_parameters_of_rows(self) -> bool:
+        """True if each set of parameters is one row; ``insert().values([…])`` has all rows in one, or it is unknown."""
+        return self.insert is not None and not has_many_rows(self.insert)
+
+    @cached_property
+    def has_defaults(self) -> bool:
+        """True if a column default makes an id in each execution."""
+        return any(parameter.is_default for parameter in self.ids)
+
+    @cached_property
+    def can_insert_alone(self) -> bool:
+        """True if a row of a batch can be inserted without the others, and found in their result by its id.
+
+        The INSERT has to come from a flush, which a session rolls back if it fails: an application may catch the error
+        of its own statement, and then some of its rows would stay.
+        """
+        made = {id(parameter.column) for parameter in self.ids if parameter.is_default}
+        if len(self.places.sentinel) != 1 or id(self.places.sentinel[0]) not in made:
+            return False
+        return self.insert is not None and not self.returns_rows_to_application and not has_own_values(self.insert)
+
+    @cached_property
+    def column_keys(self) -> frozenset[str]:
+        """The keys of the columns of :attr:`table`."""
+        return frozenset(self.table.columns.keys())
 
     @cached_property
     def returns_rows_to_application(self) -> bool:
@@ -186,11 +221,7 @@ class Slot(NamedTuple):
 
 def may_replace_ids(context: Any) -> bool:
     """Return True if an execution has ids that were made for it, so that the guard may replace them."""
-    # a loop instead of any(): in a flush of one object, a generator takes longer than the rest of the function
-    for parameter in statement_of(context).ids:
-        if parameter.is_default:
-            return True
-    return bool(context.execution_options.get(MADE_IDS))
+    return statement_of(context).has_defaults or bool(context.execution_options.get(MADE_IDS))
 
 
 class Batch:
@@ -202,7 +233,7 @@ class Batch:
     def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
         self._context = context
         self.parameters: Any = parameters
-        self.statement: InsertStatement = statement_of(context)
+        self.statement: InsertStatement = known.get(ref(context.compiled)) or statement_of(context)
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY
         width, count = self.statement.shape_of(context, self.parameters)
         if self._is_many:  # a copy: the application may still use the list that it passed
@@ -238,9 +269,10 @@ class Batch:
 
         Read it before the first :meth:`replace`.
         """
-        keys = [column.key for column in self.statement.places.sentinel]
-        is_told_apart = len(self.rows) < 2 or not self.statement.sentinel
-        return not is_told_apart and len({tuple(row[key] for key in keys) for row in self.rows}) < len(self.rows)
+        if len(self.rows) < 2 or not self.statement.sentinel:
+            return False
+        key_of_row = itemgetter(*[column.key for column in self.statement.places.sentinel])
+        return len(set(map(key_of_row, self.rows))) < len(self.rows)
 
     # --- writing
 

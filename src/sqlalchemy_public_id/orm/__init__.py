@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import event
+from sqlalchemy.orm import Mapper
 
 
 class Listener(NamedTuple):
@@ -36,3 +37,12 @@ class Listeners:
                 for target, name, function, options in self._missing:
                     event.listen(target, name, function, **options)
                 self._missing = ()
+
+
+def listen_unwrapped(mapper: Mapper[Any], name: str, function: Callable[..., Any]) -> None:
+    """Let *function* listen to an event of *mapper*. It gets the state of the object, and returns ``EXT_CONTINUE``.
+
+    SQLAlchemy wraps other functions in one of its own, which takes a call for each object, and which
+    :func:`~sqlalchemy_public_id.bulk.insert` would take for a listener of the program.
+    """
+    event.listen(mapper, name, function, raw=True, retval=True)

@@ -1,17 +1,18 @@
 """The events of a mapper with public ids, and of its attributes.
 
-* **On first access** of an object that is not flushed yet (``init_scalar``), the id is generated, so that
+* **When a flush is about to insert** an object without an id (``before_insert``), its id is drawn. It waits outside the
+  object until the INSERT, in which the column default hands it over; the guard replaces it if it is taken.
+* **On first access** of an object that is not flushed yet (``init_scalar``), it gets its id at once, so that
   ``User().public_id`` has a value before the flush. From then on, it is an attribute like any other: the flush sends
-  it, and does not replace it.
+  it, and nothing replaces it.
 * **On assignment** (``set``), the id is validated. The id of a stored row cannot change (:class:`ImmutablePublicId`).
   If the stored id is not loaded, the assignment does not load it: the flush compares the two (``before_update``).
-
-An object whose id was neither read nor assigned has none until its INSERT, in which the column default makes it.
 """
 
 from __future__ import annotations
 
 from typing import Any, cast
+from weakref import ref
 
 from sqlalchemy import Column, FromClause, Table, event, inspect, select
 from sqlalchemy.engine import Connection
@@ -31,10 +32,13 @@ from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, publi
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.guard.default import IdDefault
+from sqlalchemy_public_id.guard.drawing import discard, draw_on_access, drawing_listener
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.orm import listen_unwrapped
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import is_expression
+from sqlalchemy_public_id.weak import RefDict
 
 # --- mappers
 
@@ -83,23 +87,30 @@ def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     attributes = id_attributes(mapper)
     if not attributes:
         return
+    _listen_to_rows(mapper, attributes)
     for key, column in attributes.items():
-        _listen_to_attribute(mapper.class_manager[key], column)
-        _make_sentinel(column)
-    _listen_to_updates(mapper, attributes)
+        _add_attribute(mapper, mapper.class_manager[key], column)
 
 
-def _listen_to_updates(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) -> None:
+_drawn: RefDict[Mapper[Any], dict[str, Column[Any]]] = RefDict()
+"""Mapper → attribute → column, for the ids that the library draws: not those from a default of the application."""
+
+
+def _listen_to_rows(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) -> None:
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)
 
+    listen_unwrapped(mapper, "before_insert", drawing_listener(_drawn.keep(mapper, {})))
     event.listen(mapper, "before_update", before_update, raw=True)
 
 
-def _make_sentinel(column: Column[Any]) -> None:
-    # the ids of an SQL expression are unknown before the INSERT, and another function may return an id twice
-    if isinstance(getattr(column.default, "arg", None), IdDefault) and is_unique(column) and not column.nullable:
-        make_sentinel(column)
+def _add_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
+    _listen_to_attribute(attribute, column)
+    if isinstance(getattr(column.default, "arg", None), IdDefault):
+        _drawn[ref(mapper)][attribute.key] = column
+        # the ids of an SQL expression are unknown before the INSERT, and another function may return an id twice
+        if is_unique(column) and not column.nullable:
+            make_sentinel(column)
 
 
 def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:
@@ -118,10 +129,9 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
     if column is not None and is_public_id(column):
         attributes = id_attributes(mapper)
         if not attributes:
-            _listen_to_updates(mapper, attributes)
+            _listen_to_rows(mapper, attributes)
         attributes[key] = column  # the mapper's listeners use this dictionary
-        _listen_to_attribute(attribute, column)
-        _make_sentinel(column)
+        _add_attribute(mapper, attribute, column)
         _register(mapper, model, attributes)
 
 
@@ -186,7 +196,7 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
     def init_scalar(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
         if state.has_identity:
             return value
-        generated = values[key] = type_.next_id()
+        generated = values[key] = draw_on_access(state, column, type_)
         return generated
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
@@ -205,7 +215,10 @@ def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]
             # A stored row that has no id, because the column is not backfilled yet, gets one. For a new object, None
             # discards its id, and the INSERT makes another one.
             return type_.next_id() if state.has_identity else None
-        return value if is_expression(value) else type_.checked(value, field=f"{model}.{key}")
+        if not is_expression(value):
+            value = type_.checked(value, field=f"{model}.{key}")
+        discard(state, column)
+        return value
 
     def on_remove(state: InstanceState[Any], value: Any, initiator: AttributeEventToken) -> None:
         if state.has_identity:

@@ -50,6 +50,7 @@ from sqlalchemy_public_id.references.polymorphic import AnyPublicIdType
 from sqlalchemy_public_id.references.queries import key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
 from sqlalchemy_public_id.references.reference import (
+    WITH_REFS,
     Declared,
     PublicRef,
     Scope,
@@ -221,6 +222,7 @@ def _after_configured() -> None:
 def _listen(mapper: Mapper[Any]) -> None:
     refs = refs_of(mapper)
     if refs:
+        WITH_REFS.keep(mapper.class_, None)
         event.listen(mapper.class_, "load", reading.await_reading, raw=True)
         event.listen(mapper.class_, "expire", reading.await_reading_again, raw=True)
         event.listen(mapper.class_, "refresh", reading.await_reading_again, raw=True)
@@ -231,7 +233,8 @@ def _listen(mapper: Mapper[Any]) -> None:
 
 
 def _after_attach(session: Session, state: InstanceState[Any]) -> None:
-    if refs_of(state.mapper):
+    # runs for the objects of all models: SQLAlchemy has no such event for one model
+    if weakref.ref(state.class_) in WITH_REFS:
         reading.await_reading(state)
 
 

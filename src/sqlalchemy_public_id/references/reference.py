@@ -26,6 +26,7 @@ from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
+from sqlalchemy_public_id.weak import RefDict
 
 Condition: TypeAlias = Callable[[Session], SQLColumnExpression[bool]]
 Scope: TypeAlias = str | Sequence[str] | Condition
@@ -149,6 +150,10 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
     if not isinstance(mapper, Mapper):
         raise ConfigurationError(f"{safe_repr(model)} is not a mapped class")
     return dict(refs_of(mapper))
+
+
+WITH_REFS: RefDict[Any, None] = RefDict()
+"""The classes that have references: other objects are passed over before any function is called for them."""
 
 
 def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:

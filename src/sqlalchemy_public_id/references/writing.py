@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias, cast
+from weakref import ref as weak_ref
 
 from sqlalchemy import select
 from sqlalchemy.orm import AttributeState, InstanceState, Mapper, ORMExecuteState, Session, load_only
@@ -17,7 +18,14 @@ from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
 from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reading import known, relationship_changed, remember
-from sqlalchemy_public_id.references.reference import Condition, PublicRef, Source, UnresolvedKey, refs_of
+from sqlalchemy_public_id.references.reference import (
+    WITH_REFS,
+    Condition,
+    PublicRef,
+    Source,
+    UnresolvedKey,
+    refs_of,
+)
 from sqlalchemy_public_id.references.scopes import Member, Target, check_again, check_row, is_in_scope, not_found
 
 _Targets: TypeAlias = dict[tuple[PublicRef, str], Target]
@@ -121,8 +129,11 @@ def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, T
     :raises PublicIdNotFound: if a public id belongs to no row, and to no new object of the session. Nothing is changed
         in this case.
     """
+    # most objects of a flush have no references: nothing is called for them
+    objects = list(objects)
+    models = {model for model in set(map(type, objects)) if weak_ref(model) in WITH_REFS}
     members: list[Member] = []
-    for state in map(instance_state, objects):
+    for state in map(instance_state, (each for each in objects if type(each) in models) if models else ()):
         for ref in refs_of(state.mapper).values():
             value = state.dict.get(ref.key)
             if isinstance(value, UnresolvedKey) and value.attribute == ref.attribute:
@@ -133,7 +144,7 @@ def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, T
     for state, ref, public_id in members:
         _unload_relationship(state, ref)
         target = targets[state, ref]
-        if target.instance is not None:
+        if target.instance is not None:  # a new object has no key yet: the unit of work copies it after the INSERT
             setattr(state.obj(), ref.key, None)
             setattr(state.obj(), ref.relationship, target.instance)
         else:
@@ -161,6 +172,7 @@ def _resolve_members(
             # a row outside the scope takes as many statements as a missing one
             if target is None or not is_in_scope(state, ref, target, found):
                 refused.append((state, ref, public_id))
+    # it raises for each reference that stays refused, so nothing has been written if one of them is wrong
     own = _own_keys(session, refused)
     return {(state, ref): own.get((state, ref)) or targets[ref, public_id] for state, ref, public_id in members}, own
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Column, Connection, event
+from sqlalchemy import Column, Connection
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
+from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm import Listener, Listeners
+from sqlalchemy_public_id.orm import Listener, Listeners, listen_unwrapped
 
 _ALLOCATOR = "sqlalchemy_public_id.allocator"
 """Key in ``Column.info``: the allocator."""
@@ -67,12 +68,13 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     if not allocators:
         return
 
-    def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
+    def before_insert(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> Any:
         for key, allocator in allocators.items():
             if state.dict.get(key) is None:
                 state.dict[key] = allocator.next()
+        return EXT_CONTINUE
 
-    event.listen(mapper, "before_insert", before_insert, raw=True)
+    listen_unwrapped(mapper, "before_insert", before_insert)
 
 
 _LISTENERS = Listeners(Listener(Mapper, "mapper_configured", _on_mapper_configured))
