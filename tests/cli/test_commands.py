@@ -311,7 +311,7 @@ def test_error_of_one_table(many: dict[str, People]) -> None:
     many["many_2"].execute("CREATE INDEX uq_many_2_public_id ON many_2 (name)")
     result = run("add", *OF_MODELS, "--jobs", 2)
 
-    assert result.exit_code == REFUSED
+    assert result.exit_code == REFUSED, result.stderr
     assert "many_2.public_id: 1 obstacle" in result.stderr
     assert _is_complete(many["many_5"])
     assert many["many_2"].columns() == ["id", "name"]
