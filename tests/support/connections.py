@@ -46,10 +46,10 @@ _LOCK_WAIT = re.compile(r"^LOCK WAIT .*?thread id (\d+),", re.MULTILINE | re.DOT
 """A transaction in the report of InnoDB, whose table ``innodb_trx`` is not refreshed while anybody reads it often."""
 
 
-def waits_for_lock(connection: Connection) -> bool:
-    """Return True if a statement in this database waits for a lock; *connection* is that of :func:`monitor`."""
+def count_waiting(connection: Connection) -> int:
+    """Return how many statements in this database wait for a lock; *connection* is that of :func:`monitor`."""
     if connection.dialect.name == "postgresql":
-        return bool(
+        return int(
             connection.exec_driver_sql(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             ).scalar()
@@ -57,7 +57,7 @@ def waits_for_lock(connection: Connection) -> bool:
     report: str = connection.exec_driver_sql("SHOW ENGINE INNODB STATUS").one().Status
     waiting = {*map(int, _LOCK_WAIT.findall(report))}
     ours = [process for process in processes(connection) if process.db == connection.engine.url.database]
-    return any(process.Id in waiting or process.State == "User lock" for process in ours)
+    return sum(process.Id in waiting or process.State == "User lock" for process in ours)
 
 
 def is_alive(connection: Connection, number: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 from sqlalchemy import Connection, Engine
-from support.connections import monitor, waits_for_lock
+from support.connections import count_waiting, monitor
 from support.private_servers import wait_until
 
 When = Literal["between", "before", "after"]
@@ -92,7 +92,7 @@ def limited_while_locked(engine: Engine, error: type[BaseException]) -> Iterator
 
     def send() -> None:
         with monitor(engine) as own:
-            wait_until(lambda: is_over.is_set() or waits_for_lock(own), "a statement waits for a lock")
+            wait_until(lambda: is_over.is_set() or count_waiting(own) > 0, "a statement waits for a lock")
         while not is_over.is_set():
             os.kill(os.getpid(), signal.SIGUSR1)
             is_over.wait(0.5)  # psycopg calls no handler while signals arrive more often than every 0.1 s

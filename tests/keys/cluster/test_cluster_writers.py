@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, MetaData, delete, event, insert, select, text
 from sqlalchemy.orm import Session
 from support.cluster_models import hexes, migrate, models
-from support.connections import monitor, waits_for_lock
+from support.connections import count_waiting, monitor
 from support.marks import SERVERS, on
 from support.private_servers import wait_until
 
@@ -21,7 +21,7 @@ from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 def wait_for_lock(engine: Engine, what: str) -> None:
     """Wait until a statement in this database waits for a lock; *what* is said if none ever does."""
     with monitor(engine) as own:
-        wait_until(lambda: waits_for_lock(own), what)
+        wait_until(lambda: count_waiting(own) > 0, what)
 
 
 @on("postgresql")
