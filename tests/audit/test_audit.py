@@ -265,7 +265,7 @@ def test_remedies_that_lock_give_up(engine: Engine, new_invoices: NewInvoices) -
         with pytest.raises(DBAPIError, match=r"lock timeout|Lock wait timeout"):
             paste(engine, remedy)
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # a server waits for a day, a year or without a limit
 
 
 # --- types and collations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 import re
 import shlex
 import signal
@@ -13,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -469,9 +469,30 @@ def test_help(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         public_id.commands[command].make_context(command, shlex.split(line))
 
 
+def test_completion(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Completion in a shell completes the names of commands."""
+    (script,) = entry_points(group="console_scripts", name="public-id")
+    monkeypatch.setattr(sys, "argv", ["public-id"])
+
+    def ask(**words: str) -> str:
+        for name, value in words.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            script.load()()
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    names = ask(_PUBLIC_ID_COMPLETE="fish_complete", COMP_WORDS="public-id bu", COMP_CWORD="bu")
+
+    assert "public-id" in ask(_PUBLIC_ID_COMPLETE="fish_source")
+    assert "budget" in names
+    assert "audit" not in names
+
+
 # --- as a process
 
 
+@pytest.mark.slow
 def test_as_a_module() -> None:
     """``python -m sqlalchemy_public_id.cli`` runs the command, which ends without a traceback if its pipe is closed."""
     command = f"{sys.executable} -W error -m sqlalchemy_public_id.cli new -n 200000 | head -1"
@@ -479,20 +500,6 @@ def test_as_a_module() -> None:
 
     assert NanoId().is_valid(done.stdout.strip())
     assert done.stderr == ""
-
-
-def test_completion() -> None:
-    """Completion in a shell completes the names of commands."""
-    command = Path(sys.executable).parent / "public-id"
-
-    def ask(**words: str) -> str:
-        return subprocess.run([command], env=os.environ | words, capture_output=True, text=True, check=True).stdout
-
-    names = ask(_PUBLIC_ID_COMPLETE="fish_complete", COMP_WORDS="public-id bu", COMP_CWORD="bu")
-
-    assert "public-id" in ask(_PUBLIC_ID_COMPLETE="fish_source")
-    assert "budget" in names
-    assert "audit" not in names
 
 
 SLOWLY = ("--batch-seconds", "0.0001", "--pause", "50")

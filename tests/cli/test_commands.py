@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
 from support.command import run
+from support.connections import count_waiting, monitor
 from support.marks import on
 from support.people import People
+from support.private_servers import wait_until
 
 from sqlalchemy_public_id import ConfigurationError, NanoId
 from sqlalchemy_public_id.backfill import MaxLag, MaxLoad
@@ -184,20 +186,29 @@ def test_max_lag(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @on(*SERVERS)
-def test_max_load(people: People) -> None:
+def test_max_load(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """``--max-load`` waits while other sessions execute more statements than that, and then continues."""
     people.run("expand_public_id")
-    sleep = "SELECT pg_sleep(3)" if people.engine.name == "postgresql" else "SELECT SLEEP(3)"
+    is_postgresql = people.engine.name == "postgresql"
+    hold = "SELECT pg_advisory_lock(40)" if is_postgresql else "SELECT GET_LOCK(DATABASE(), 120)"
+    wait = (
+        "SELECT pg_advisory_xact_lock(40)"
+        if is_postgresql
+        else "SELECT GET_LOCK(DATABASE(), 120), RELEASE_LOCK(DATABASE())"
+    )
     workers = [
-        threading.Thread(target=people.execute, args=(sleep,)) for _ in range(14)
+        threading.Thread(target=people.execute, args=(wait,)) for _ in range(14)
     ]  # with one more connection, as many as the pool allows
-    for worker in workers:
-        worker.start()
-    time.sleep(1)
-    with people.engine.connect() as connection:
-        assert MaxLoad(0).running(connection) >= 14
-        assert not MaxLoad(1000)(connection)
-    result = run("backfill", "person", "--max-load", "12")
+    with monitor(people.engine) as holder:
+        holder.exec_driver_sql(hold)
+        for worker in workers:
+            worker.start()
+        wait_until(lambda: count_waiting(holder) == 14, "the workers")
+        with people.engine.connect() as connection:
+            assert MaxLoad(0).running(connection) >= 14
+            assert not MaxLoad(1000)(connection)
+        monkeypatch.setattr(time, "sleep", lambda seconds: holder.invalidate())  # the workers end while it waits
+        result = run("backfill", "person", "--max-load", "12")
     for worker in workers:
         worker.join()
 
@@ -311,7 +322,7 @@ def test_error_of_one_table(many: dict[str, People]) -> None:
     many["many_2"].execute("CREATE INDEX uq_many_2_public_id ON many_2 (name)")
     result = run("add", *OF_MODELS, "--jobs", 2)
 
-    assert result.exit_code == REFUSED
+    assert result.exit_code == REFUSED, result.stderr
     assert "many_2.public_id: 1 obstacle" in result.stderr
     assert _is_complete(many["many_5"])
     assert many["many_2"].columns() == ["id", "name"]

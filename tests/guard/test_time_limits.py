@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from sqlalchemy import Engine, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
+from support.interrupt import limited_while_locked
 from support.marks import on
 from support.members import A, User
 from support.ways import Rows, Way, each_way, execute, execute_values, flush
@@ -34,24 +33,6 @@ class TimeLimit(Exception):
 
 def insert_once(session: Session, model: Any, rows: Rows) -> list[Any]:
     return [idempotency.insert_once(session, model(public_id=A, **rows[-1]))]
-
-
-@contextmanager
-def time_limit(seconds: float, error: type[BaseException]) -> Iterator[None]:
-    """Raise *error* after *seconds*, with another signal than pytest-timeout uses."""
-
-    def raise_limit(*_: object) -> None:
-        raise error
-
-    before = signal.signal(signal.SIGUSR1, raise_limit)
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGUSR1))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        signal.signal(signal.SIGUSR1, before)
 
 
 @on("postgresql", "mysql", "mariadb")
@@ -73,7 +54,7 @@ def test_limit_while_an_insert_waits(
         session = Session(own)
         session.connection()
         # drivers raise an error for the ROLLBACK on a connection whose statement was interrupted
-        with pytest.raises((error, SQLAlchemyError)), time_limit(0.2, error):
+        with pytest.raises((error, SQLAlchemyError)), limited_while_locked(engine, error):
             write(session, User, rows)
         with suppress(SQLAlchemyError):
             session.rollback()

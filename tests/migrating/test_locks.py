@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import event
+from support.connections import monitor, processes
 from support.marks import on
 from support.people import People, send
+from support.private_servers import wait_until
 
 LOCK_TIMEOUT = 1.0
-pytestmark = pytest.mark.slow
 
 on_servers = on("postgresql", "mysql", "mariadb")
 
@@ -57,6 +60,7 @@ def reading(table: People) -> Iterator[list[float]]:
         reader.join()
 
 
+@pytest.mark.slow
 @on_servers
 @pytest.mark.parametrize("operation", ["expand_public_id", "contract_public_id", "drop_public_id"])
 def test_busy_for_a_while(table: People, operation: str) -> None:
@@ -77,3 +81,75 @@ def test_busy_for_a_while(table: People, operation: str) -> None:
     assert len(took) > 20
     assert (table.column in table.columns()) == (operation != "drop_public_id")
     assert table.state().complete == (operation == "contract_public_id")
+
+
+@on_servers
+def test_limit_of_each_step(table: People) -> None:
+    """Only the build of the index and the search for NULL wait long for a lock; each step sets its own limit."""
+    for operation in ("expand_public_id", "backfill_public_id"):
+        table.run(operation)
+    is_postgresql = table.engine.name == "postgresql"
+    ask = "SHOW lock_timeout" if is_postgresql else "SELECT @@SESSION.lock_wait_timeout"
+    limits: list[tuple[str, str]] = []
+
+    @event.listens_for(table.engine, "before_cursor_execute")
+    def look(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith(("ALTER", "CREATE UNIQUE")) and "rehearsal" not in statement:
+            cursor.execute(ask)
+            limits.append((statement, str(cursor.fetchone()[0])))
+
+    table.run("contract_public_id", lock_timeout=2, attempts=3, index_timeout=50, server_default="drop")
+    short, long = ("2s", "50s") if is_postgresql else ("2", "6")  # the time of all attempts, as it rewrites the table
+    long_steps = ("CREATE UNIQUE", "VALIDATE") if is_postgresql else ("MODIFY",)
+
+    assert {any(word in statement for word in long_steps): limit for statement, limit in limits} == {
+        True: long,
+        False: short,
+    }
+    assert limits[-1][1] == short  # after the long steps
+
+
+@on("mysql", "mariadb")
+def test_definition_that_changes(table: People) -> None:
+    """While another session changes the definition of the table, the catalogs of MariaDB lack it: a migration waits."""
+    table.execute("DROP TABLE IF EXISTS zebra")
+    table.execute("CREATE TABLE zebra (id int PRIMARY KEY)")
+
+    def states() -> list[tuple[str, str]]:
+        with monitor(table.engine) as own:
+            ours = [each for each in processes(own) if each.db == table.engine.url.database]
+            waiting = [each for each in ours if each.State == "Waiting for table metadata lock"]
+            return [(each.Info or "")[:6] for each in waiting]
+
+    with ThreadPoolExecutor() as threads, table.engine.connect() as reader:
+        send(reader, "SELECT * FROM zebra").all()
+        # locks person, and then waits for zebra
+        swap = threads.submit(table.execute, "RENAME TABLE person TO zoo, zoo TO person, zebra TO zebu")
+        wait_until(lambda: states() == ["RENAME"], "the other session waits")
+        migration = threads.submit(table.add, lock_timeout=60)
+        wait_until(lambda: len(states()) == 2 or migration.done(), "the migration waits")
+        reader.rollback()
+        swap.result()
+        migration.result()
+
+    table.execute("DROP TABLE zebu")
+    table.check_complete(50)
+
+
+@on("mariadb")
+def test_catalogs_of_other_databases(table: People) -> None:
+    """A migration reads the catalogs of its own table alone, whatever other tables the server has."""
+    plans: list[tuple[str, str]] = []
+
+    @event.listens_for(table.engine, "before_cursor_execute")
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
+        # any table may have a foreign key that refers to the column
+        if "information_schema" in statement and "REFERENTIAL_CONSTRAINTS" not in statement:
+            cursor.execute(f"EXPLAIN {statement}", parameters)
+            plans.extend((statement, str(row)) for row in cursor.fetchall())
+
+    for operation in ("expand", "backfill", "contract", "loosen", "drop"):
+        table.run(f"{operation}_public_id")
+
+    assert len({statement for statement, _ in plans}) > 8
+    assert [statement for statement, plan in plans if "Scanned all databases" in plan] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,6 +40,24 @@ def processes(connection: Connection) -> list[Any]:
     (error 3854).
     """
     return list(connection.exec_driver_sql("SHOW PROCESSLIST").all())
+
+
+_LOCK_WAIT = re.compile(r"^LOCK WAIT .*?thread id (\d+),", re.MULTILINE | re.DOTALL)
+"""A transaction in the report of InnoDB, whose table ``innodb_trx`` is not refreshed while anybody reads it often."""
+
+
+def count_waiting(connection: Connection) -> int:
+    """Return how many statements in this database wait for a lock; *connection* is that of :func:`monitor`."""
+    if connection.dialect.name == "postgresql":
+        return int(
+            connection.exec_driver_sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            ).scalar()
+        )
+    report: str = connection.exec_driver_sql("SHOW ENGINE INNODB STATUS").one().Status
+    waiting = {*map(int, _LOCK_WAIT.findall(report))}
+    ours = [process for process in processes(connection) if process.db == connection.engine.url.database]
+    return sum(process.Id in waiting or process.State == "User lock" for process in ours)
 
 
 def is_alive(connection: Connection, number: int) -> bool:

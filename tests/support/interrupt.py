@@ -1,13 +1,19 @@
-"""Raise an error at one of the statements that an engine sends."""
+"""Raise an error at one of the statements that an engine sends, or while one waits for a lock."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Literal
 
 import pytest
 from sqlalchemy import Connection, Engine
+from support.connections import count_waiting, monitor
+from support.private_servers import wait_until
 
 When = Literal["between", "before", "after"]
 
@@ -64,3 +70,39 @@ def interrupted(
             for name in ("do_execute", "do_executemany", "do_execute_no_params"):
                 patch.setattr(engine.dialect, name, raising(getattr(engine.dialect, name)))
         yield sent
+
+
+_READING = {"readinto", "select", "wait", "wait_epoll", "wait_poll", "wait_select", "wait_selector"}
+"""The functions in which PyMySQL and psycopg wait for an answer of the server."""
+
+
+@contextmanager
+def limited_while_locked(engine: Engine, error: type[BaseException]) -> Iterator[None]:
+    """Raise *error* from a signal handler as soon as the main thread waits for a statement that waits for a lock.
+
+    After a number of seconds instead, a busy machine may not have sent the statement, or may be calling a finalizer, in
+    which Python discards every error. The signal is another one than that of pytest-timeout.
+    """
+    is_over = threading.Event()
+
+    def raise_limit(number: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code.co_name in _READING and not is_over.is_set():
+            is_over.set()
+            raise error
+
+    def send() -> None:
+        with monitor(engine) as own:
+            wait_until(lambda: is_over.is_set() or count_waiting(own) > 0, "a statement waits for a lock")
+        while not is_over.is_set():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            is_over.wait(0.5)  # psycopg calls no handler while signals arrive more often than every 0.1 s
+
+    before = signal.signal(signal.SIGUSR1, raise_limit)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)

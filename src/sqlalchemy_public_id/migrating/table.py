@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Inspector, case, column, func, literal, select, text
+from sqlalchemy import ColumnElement, Connection, Executable, Inspector, Row, case, column, func, literal, select, text
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
@@ -65,6 +65,10 @@ class LiveTable(ABC):
         if kind != "table":
             raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
         return state.with_indexes(indexes, target.column, target.unique_name)
+
+    def read(self, query: Executable) -> Sequence[Row[Any]]:
+        """Return the rows of a *query* of the catalogs that looks up this table alone."""
+        return self.connection.execute(query, self.names).all()
 
     @abstractmethod
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:

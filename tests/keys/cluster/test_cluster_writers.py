@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, MetaData, delete, event, insert, select, text
 from sqlalchemy.orm import Session
 from support.cluster_models import hexes, migrate, models
+from support.connections import count_waiting, monitor
 from support.marks import SERVERS, on
 from support.private_servers import wait_until
 
@@ -17,17 +18,10 @@ import sqlalchemy_public_id.alembic as _operations  # noqa: F401  # registers th
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key
 
 
-def somebody_waits(engine: Engine) -> Callable[[], bool]:
-    """Return a function that tells whether a connection to this database waits for a lock."""
-    query = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-
-    def look() -> bool:
-        with engine.connect() as connection:
-            return bool(connection.scalar(query))
-
-    return look
+def wait_for_lock(engine: Engine, what: str) -> None:
+    """Wait until a statement in this database waits for a lock; *what* is said if none ever does."""
+    with monitor(engine) as own:
+        wait_until(lambda: count_waiting(own) > 0, what)
 
 
 @on("postgresql")
@@ -61,7 +55,7 @@ def test_the_cluster_changes_during_a_flush(engine: Engine, depots: Callable[...
         with ThreadPoolExecutor(1) as other, engine.connect() as connection:
             connection.execute(text("SELECT pg_advisory_lock(1)"))
             flushed = other.submit(flush)
-            wait_until(somebody_waits(engine), "the flush waits at its row 30")
+            wait_for_lock(engine, "the flush waits at its row 30")
             connection.execute(text("UPDATE cluster_config SET cluster = 5"))
             connection.commit()
             connection.execute(text("SELECT pg_advisory_unlock(1)"))
@@ -89,7 +83,7 @@ def test_operation_while_somebody_writes(engine: Engine, create: Callable[[MetaD
         with ThreadPoolExecutor(1) as other, Session(engine) as session:
             session.execute(insert(Depot), [{"name": "a"}])
             migrated = other.submit(migrate, engine, operation, "depot", **options)
-            wait_until(somebody_waits(engine), "the migration waits for the writer")
+            wait_for_lock(engine, "the migration waits for the writer")
             session.execute(insert(Depot), [{"name": "b"}, {"name": "c"}])
             session.execute(delete(Depot).where(Depot.name == "c"))
             session.commit()

@@ -83,7 +83,7 @@ class MySQLPlan(Plan):
         return [*_ALTER, "SELECT", *(["UPDATE"] if scene.fills_rows else ())]
 
     def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        table = scene.table.connection.execute(_TABLE, scene.table.names).one()
+        (table,) = scene.table.read(_TABLE)
         yield from _of_rights(scene, table.user)
         yield from _of_copies(scene)
         if scene.state.exists:
@@ -256,8 +256,8 @@ _GENERATED = text("""
 SELECT c.COLUMN_NAME FROM information_schema.COLUMNS c
 WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.EXTRA LIKE '%GENERATED%'
   AND c.EXTRA NOT LIKE 'DEFAULT%' AND (c.EXTRA LIKE '%STORED%' OR EXISTS (
-      SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = c.TABLE_SCHEMA
-      AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME))
+      SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
+      AND s.TABLE_NAME = :table AND s.COLUMN_NAME = c.COLUMN_NAME))
 ORDER BY c.ORDINAL_POSITION
 """)
 _GRANTED = text("""
@@ -298,8 +298,7 @@ _ALTER = ("ALTER", "CREATE", "INSERT")
 
 def _of_copies(scene: Scene) -> Iterator[Obstacle]:
     # the copy will replace the table: it receives new rows, but no changes of columns, defaults and indexes
-    rows = scene.table.connection.execute(_TRIGGERS, scene.table.names)
-    triggers = [row.name for row in rows if row.name.startswith("pt_osc_")]
+    triggers = [row.name for row in scene.table.read(_TRIGGERS) if row.name.startswith("pt_osc_")]
     if triggers and set(scene.phases) != {"backfill"}:
         table = scene.target.table
         problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
@@ -311,12 +310,12 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
     """Yield the indexes that would silently lose the column, and triggers and foreign keys that need it."""
     connection, names, state = scene.table.connection, scene.table.names, scene.state
     drops = "drop" in scene.phases
-    for index in connection.execute(_WIDER_INDEXES, names).scalars() if drops else ():
+    for (index,) in scene.table.read(_WIDER_INDEXES) if drops else ():
         problem = f"the index {index} also contains other columns, and would silently lose this one"
         yield Obstacle("dependants", problem, "drop it first")
     # the server would drop the column, and then refuse every INSERT; the catalogs have only the trigger's text
     uses = re.compile(rf"\b(NEW|OLD)\s*\.\s*(`?){re.escape(scene.target.column)}\2(?![\w$])", re.IGNORECASE)
-    for trigger in connection.execute(_TRIGGERS, names).all() if drops else ():
+    for trigger in scene.table.read(_TRIGGERS) if drops else ():
         if uses.search(trigger.body):
             yield Obstacle("dependants", f"the trigger {trigger.name} needs the column", "drop or change it first")
     is_invisible = getattr(connection.dialect, "is_mariadb", False) and "INVISIBLE" in state.attributes
@@ -350,8 +349,8 @@ def _of_locks(scene: Scene, engine: str) -> Iterator[Obstacle]:
     kinds = {index.kind for index in scene.state.indexes}
     causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
     if getattr(connection.dialect, "is_mariadb", False):
-        generated = connection.execute(_GENERATED, scene.table.names).scalars().all()
-        causes += [f"the column {name} is generated, and stored or indexed" for name in generated]
+        generated = scene.table.read(_GENERATED)
+        causes += [f"the column {name} is generated, and stored or indexed" for (name,) in generated]
     if causes:
         problem = (
             f"writers would wait while {connection.dialect.name} changes {scene.target.table}: {', '.join(causes)}"

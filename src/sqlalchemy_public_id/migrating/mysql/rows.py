@@ -49,14 +49,17 @@ NUMBER = BIGINT(unsigned=True)
 """The type for ENUM, SET and BIT, whose values MySQL and MariaDB sort by number, and compare as text."""
 
 
-# the name is NULL for a part of an index that allows NULL or is an expression
+# The name is NULL for a part of an index that allows NULL or is an expression. DISTINCT keeps MariaDB from merging the
+# subquery, and then reading the columns of all databases.
 _KEYS = text("""
 SELECT s.INDEX_NAME AS `key`, c.COLUMN_NAME AS name, c.DATA_TYPE AS kind, c.CHARACTER_SET_NAME AS charset,
        c.COLLATION_NAME AS collation, c.NUMERIC_SCALE AS scale
 FROM information_schema.STATISTICS s
-LEFT JOIN information_schema.COLUMNS c
-ON c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = s.COLUMN_NAME
-   AND c.IS_NULLABLE = 'NO'
+LEFT JOIN (
+    SELECT DISTINCT COLUMN_NAME, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, NUMERIC_SCALE
+    FROM information_schema.COLUMNS
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table AND IS_NULLABLE = 'NO'
+) c ON c.COLUMN_NAME = s.COLUMN_NAME
 WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND s.TABLE_NAME = :table AND s.NON_UNIQUE = 0
 ORDER BY s.INDEX_NAME <> 'PRIMARY', s.INDEX_NAME, s.SEQ_IN_INDEX
 """)
@@ -105,7 +108,7 @@ class MySQLRows(Rows):
 
     @classmethod
     def read_places(cls, live: LiveTable) -> Places:
-        for _, parts in groupby(live.connection.execute(_KEYS, live.names), lambda part: part.key):
+        for _, parts in groupby(live.read(_KEYS), lambda part: part.key):
             types = {part.name: _type_of(part) for part in parts}
             known = {name: type_ for name, type_ in types.items() if type_ is not None}
             if len(known) == len(types):

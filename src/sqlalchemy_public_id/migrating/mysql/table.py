@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import Executable, Row, text
+from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.migrating.state import IndexFacts, State
 from sqlalchemy_public_id.migrating.table import LiveTable, indexes_from
 
+# Each part of a query names the table by parameters: for a part that refers to another part instead, MariaDB reads the
+# tables of all databases.
 _HERE = "TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table"
 _TABLE = text(f"""
 SELECT TABLE_TYPE AS kind, EXISTS (
@@ -21,9 +25,9 @@ FROM information_schema.TABLES WHERE {_HERE}
 _COLUMN = text("""
 SELECT c.IS_NULLABLE = 'YES' AS nullable, c.COLUMN_DEFAULT AS `default`, c.COLUMN_COMMENT AS comment,
        c.COLLATION_NAME AS collation, c.EXTRA AS extra, c.COLUMN_TYPE AS type, c.CHARACTER_SET_NAME AS charset,
-       EXISTS (SELECT 1 FROM information_schema.TRIGGERS t WHERE t.EVENT_OBJECT_SCHEMA = c.TABLE_SCHEMA
-               AND t.EVENT_OBJECT_TABLE = c.TABLE_NAME AND t.ACTION_TIMING = 'BEFORE'
-               AND t.EVENT_MANIPULATION = 'INSERT'
+       EXISTS (SELECT 1 FROM information_schema.TRIGGERS t
+               WHERE t.EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND t.EVENT_OBJECT_TABLE = :table
+               AND t.ACTION_TIMING = 'BEFORE' AND t.EVENT_MANIPULATION = 'INSERT'
                AND INSTR(t.ACTION_STATEMENT, REPLACE(c.COLUMN_NAME, '`', '``')) > 0) AS filled
 FROM information_schema.COLUMNS c
 WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.COLUMN_NAME = :column
@@ -57,6 +61,9 @@ _CHANGED_BY_UPDATES = text(f"""
 SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE {_HERE} AND EXTRA LIKE '%on update%'
 ORDER BY ORDINAL_POSITION
 """)
+_NO_SUCH_TABLE = 1146
+_LEFT_OUT = 1684
+"""The warning of MariaDB for a table that a query of the catalogs has left out."""
 _ESCAPED = re.compile(r"\\(['\\])")
 
 
@@ -67,12 +74,35 @@ class MySQLTable(LiveTable):
     def is_mariadb(self) -> bool:
         return bool(getattr(self.connection.dialect, "is_mariadb", False))
 
+    def read(self, query: Executable) -> Sequence[Row[Any]]:
+        """Return the rows of a *query* of the catalogs that looks up this table alone.
+
+        If another session is changing the definition of the table, MariaDB leaves the table out, with a warning, if
+        this session has any lock, such as that of its turn. Then wait for the other session, and read again.
+
+        :raises DBAPIError: if the wait takes longer than the session waits for locks.
+        """
+        while True:
+            rows = super().read(query)
+            if not self.is_mariadb or all(warning.Code != _LEFT_OUT for warning in self._send("SHOW WARNINGS")):
+                return rows
+            try:
+                self._send(f"SELECT 1 FROM {self.name} LIMIT 0")
+            except DBAPIError as error:
+                cause = error.orig if isinstance(error.orig, Exception) else None
+                if traits_for(self.connection.dialect).error_code(cause) != _NO_SUCH_TABLE:
+                    raise
+
+    def _send(self, sql: str) -> Sequence[Row[Any]]:
+        return self.connection.exec_driver_sql(sql, execution_options={"no_parameters": True}).all()
+
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
-        table = self.connection.execute(_TABLE, self.names).one_or_none()
-        if table is None:
+        found = self.read(_TABLE)
+        if not found:
             return None
+        table = found[0]
         kind = "table" if table.kind in ("BASE TABLE", "SYSTEM VERSIONED") else table.kind
-        row = self.connection.execute(_COLUMN, self.names).one_or_none()
+        row = next(iter(self.read(_COLUMN)), None)
         versioned = table.kind == "SYSTEM VERSIONED"
         misfit = self._partitioned() if table.is_partitioned else None
         state = State(versioned=versioned, misfit=misfit)
@@ -91,7 +121,7 @@ class MySQLTable(LiveTable):
                 versioned=versioned,
                 misfit=misfit,
             )
-        return kind, state, indexes_from(self.connection.execute(_INDEXES, self.names).mappings())
+        return kind, state, indexes_from(index._mapping for index in self.read(_INDEXES))
 
     def _default(self, row: Row[Any]) -> str | None:
         if row.default in (None, "NULL"):  # MariaDB returns NULL as the string "NULL"
@@ -106,24 +136,24 @@ class MySQLTable(LiveTable):
     def _attributes(self, row: Row[Any]) -> str:
         attributes = " INVISIBLE" if "INVISIBLE" in row.extra else ""
         if self.is_mariadb:  # MySQL stores the CHECK of a column as a CHECK of the table
-            for check in self.connection.execute(_CHECKS, self.names).mappings():
+            for check in (row._mapping for row in self.read(_CHECKS)):
                 if check.get("LEVEL", "Column") == "Column":  # since MariaDB 10.5.10
                     attributes += f" CHECK ({check['CHECK_CLAUSE']})"
         return attributes
 
     def estimate_rows(self) -> int | None:
-        return self.connection.scalar(_ROWS, self.names) or None
+        return next((rows for (rows,) in self.read(_ROWS)), None) or None
 
     def estimate_bytes(self) -> int | None:
-        size = self.connection.scalar(_BYTES, self.names)
+        size = next((size for (size,) in self.read(_BYTES)), None)
         return None if size is None else int(size)
 
     def update_triggers(self) -> list[str]:
         """Return the names of the UPDATE triggers, which users without the privilege ``TRIGGER`` do not see."""
-        return list(self.connection.execute(_TRIGGERS, self.names).scalars())
+        return [name for (name,) in self.read(_TRIGGERS)]
 
     def without_triggers(self) -> AbstractContextManager[None]:
         return nullcontext()  # unreachable: the obstacles refuse it
 
     def columns_changed_by_updates(self) -> list[str]:
-        return list(self.connection.execute(_CHANGED_BY_UPDATES, self.names).scalars())
+        return [name for (name,) in self.read(_CHANGED_BY_UPDATES)]
