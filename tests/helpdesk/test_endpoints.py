@@ -201,7 +201,7 @@ async def test_a_change_of_a_ticket(desk: Desk) -> None:
     wrong = {"subject": None, "status": "lost", "assignee_public_id": UNKNOWN_USER, "tags": [tags[0], "tag_00000000"]}
     refused = [await desk.ada.patch(path, json={name: value}) for name, value in wrong.items()]
     assert [answer.status_code for answer in refused] == [422] * 4
-    places = [["body", "subject"], ["body", "status"], ["body", "assignee_public_id"], ["body", "tags", 1]]
+    places = [["body", "subject"], ["body", "status"], ["body", "assignee_public_id"], ["body", "tags"]]
     assert [answer.json()["detail"][0]["loc"] for answer in refused] == places
     assert (await desk.ada.get(path)).json() == read | {"assignee_public_id": None}
 
@@ -345,8 +345,7 @@ async def test_what_there_is_not(desk: Desk) -> None:
         for user, tag, unknown in ((UserId(), "tag_unknown0", TicketId()), (FIRST_KEY, str(FIRST_KEY), FIRST_KEY))
     ]
     assert [[answer.status_code for answer in each] for each in answers] == [[404, 422, 422, 422, 422]] * 2
-    assignees = ["body", "assignee_public_id"], ["body", 0, "assignee_public_id"]
-    places = [["query", "after"], *assignees, ["body", "tags", 0]]
+    places = [["query", "after"], *[["body", "assignee_public_id"]] * 2, ["body", "tags"]]
     assert [[answer.json()["detail"][0]["loc"] for answer in each[1:]] for each in answers] == [places] * 2
     assert len(await desk.ids(Ticket)) == 30
 
