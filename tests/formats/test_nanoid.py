@@ -7,13 +7,25 @@ import dataclasses
 import math
 import pickle
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_public_id import ConfigurationError, Format, InvalidPublicId, NanoId
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    Format,
+    InvalidPublicId,
+    JetifyTypeId,
+    NanoId,
+    ObjectId,
+    Snowflake,
+    Ulid,
+    Uuid4,
+    Uuid7,
+)
 from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, URLSAFE64
 from sqlalchemy_public_id.formats.nanoid import check_character, is_checked
 
@@ -24,7 +36,7 @@ ID = "izkpm55j334u"
 
 def test_all_settings() -> None:
     """The positional arguments are length, alphabet, prefix, separator and check digit."""
-    text = NanoId(20, BASE36.upper(), "cus", ".", True).generate()
+    text = NanoId(20, alphabet=BASE36.upper(), prefix="cus", separator=".", check_digit=True).generate()
 
     assert re.fullmatch(r"cus\.[0-9A-Z]{21}", text)
 
@@ -110,9 +122,9 @@ def test_a_format_is_not_changed() -> None:
         (NanoId(prefix="Cus9", separator="::"), f"Cus9::{ID}"),
         (NanoId(alphabet=URLSAFE64, prefix="cus", separator="."), "cus._-_-_-_-_-_-"),
         (NanoId(17, check_digit=True), "a12425gabc1234002m"),
-        (NanoId(17, BASE36.upper(), check_digit=True), "A12425GABC1234002M"),
-        (NanoId(3, "]^-\\["), "]^-"),
-        (NanoId(4, "$.*+?(){}|/"), "$.*/"),
+        (NanoId(17, alphabet=BASE36.upper(), check_digit=True), "A12425GABC1234002M"),
+        (NanoId(3, alphabet="]^-\\["), "]^-"),
+        (NanoId(4, alphabet="$.*+?(){}|/"), "$.*/"),
     ],
 )
 def test_accepted(format: NanoId, text: str) -> None:
@@ -165,12 +177,16 @@ def test_message() -> None:
     ("format", "expected", "pattern"),
     [
         (NanoId(), "12 of 0-9 a-z", "^[0-9a-z]{12}$"),
-        (NanoId(3, BASE58), "3 of 1-9 A-H J-N P-Z a-k m-z", "^[1-9A-HJ-NP-Za-km-z]{3}$"),
+        (NanoId(3, alphabet=BASE58), "3 of 1-9 A-H J-N P-Z a-k m-z", "^[1-9A-HJ-NP-Za-km-z]{3}$"),
         (NanoId(prefix="cus", check_digit=True), "cus_ and 13 of 0-9 a-z with a check digit", "^cus_[0-9a-z]{13}$"),
         (NanoId(prefix="cus", separator="."), "cus. and 12 of 0-9 a-z", r"^cus\.[0-9a-z]{12}$"),
-        (NanoId(4, URLSAFE64), "4 of - 0-9 A-Z _ a-z", r"^[\-0-9A-Z_a-z]{4}$"),
-        (NanoId(4, "abxyz"), "4 of a-b x-z", "^[abx-z]{4}$"),
-        (NanoId(4).accepting(NanoId(3, "ab", "x")), "4 of 0-9 a-z or x_ and 3 of a-b", "^(?:[0-9a-z]{4}|x_[ab]{3})$"),
+        (NanoId(4, alphabet=URLSAFE64), "4 of - 0-9 A-Z _ a-z", r"^[\-0-9A-Z_a-z]{4}$"),
+        (NanoId(4, alphabet="abxyz"), "4 of a-b x-z", "^[abx-z]{4}$"),
+        (
+            NanoId(4).accepting(NanoId(3, alphabet="ab", prefix="x")),
+            "4 of 0-9 a-z or x_ and 3 of a-b",
+            "^(?:[0-9a-z]{4}|x_[ab]{3})$",
+        ),
         (NanoId(4).accepting(NanoId(4)), "4 of 0-9 a-z", "^[0-9a-z]{4}$"),
         (NanoId(4).accepting("a.b/"), "4 of 0-9 a-z or 'a.b/'", r"^(?:[0-9a-z]{4}|a\.b\/)$"),
         (
@@ -216,9 +232,9 @@ def test_every_mistyped_character_is_detected() -> None:
 @pytest.mark.parametrize(
     ("format", "capacity", "bits"),
     [
-        (NanoId(16, BASE62, prefix="cus").accepting(NanoId(50)), 62**16, 16 * math.log2(62)),
+        (NanoId(16, alphabet=BASE62, prefix="cus").accepting(NanoId(50)), 62**16, 16 * math.log2(62)),
         (NanoId(5, check_digit=True), 36**5, 5 * math.log2(36)),  # the check digit follows from the rest
-        (NanoId(5, "x"), 1, 0.0),
+        (NanoId(5, alphabet="x"), 1, 0.0),
     ],
 )
 def test_capacity_and_entropy(format: NanoId, capacity: int, bits: float) -> None:
@@ -314,3 +330,31 @@ def test_a_format_has_to_be_complete() -> None:
     """The abstract base class cannot be instantiated."""
     with pytest.raises(TypeError, match="abstract"):
         Format()
+
+
+# --- settings without a name
+
+
+@pytest.mark.parametrize(
+    ("construct", "advice"),
+    [
+        (lambda: NanoId(12, "cus"), r"write NanoId\(12, prefix='cus'\)"),  # type: ignore[misc]
+        (lambda: NanoId(12, 5), r"write NanoId\(12, alphabet=…, prefix=…, separator=…, check_digit=…\)"),  # type: ignore[misc]
+        (lambda: JetifyTypeId("cus", "text"), r"write JetifyTypeId\('cus', prefix='text'\)"),  # type: ignore[misc]
+        (lambda: Snowflake(1, 5), r"write Snowflake\(1, epoch=…, "),  # type: ignore[misc]
+    ],
+    ids=["NanoId", "a number", "JetifyTypeId", "Snowflake"],
+)
+def test_settings_have_names(construct: Callable[[], object], advice: str) -> None:
+    """Only the first setting may be given without its name; the error shows what to write."""
+    with pytest.raises(ConfigurationError, match=advice):
+        construct()
+
+
+@pytest.mark.parametrize("cls", [NanoId, Uuid4, Uuid7, Ulid, ObjectId])
+def test_prefix_with_its_separator(cls: Any) -> None:
+    """A prefix that ends with the separator is refused, and the error shows the right one."""
+    with pytest.raises(ConfigurationError, match=r"'cus_' ends with the separator.*write prefix='cus'"):
+        cls(prefix="cus_")
+
+    assert cls(prefix="cus_", separator=".").generate().startswith("cus_.")

@@ -40,7 +40,7 @@ TIMED: list[TimedFormat] = [format for format in PLAIN if isinstance(format, Tim
 FORMATS: list[BitsFormat] = [
     *PLAIN,
     *(Uuid7("post", encoding=encoding) for encoding in UUID_ENCODINGS),
-    *(Uuid4("post", ".", encoding, "text") for encoding in UUID_ENCODINGS),
+    *(Uuid4("post", separator=".", encoding=encoding, storage="text") for encoding in UUID_ENCODINGS),
     JetifyTypeId("line_item"),
     Ulid("evt", storage="text"),
     *(Snowflake(machine, prefix="s", encoding=encoding) for encoding in ("base36", "hex", "base58", "crockford32")),

@@ -33,7 +33,7 @@ VALUES_OF_BASE64 = sum(value << 6 * (63 - value) for value in range(64))  # the 
 )
 def test_alphabets(alphabet: str, expected: str) -> None:
     """An alphabet has the characters of its standard in a fixed order, and ids contain each equally often."""
-    text = "".join(NanoId(LENGTH, alphabet).generate_many(COUNT))
+    text = "".join(NanoId(LENGTH, alphabet=alphabet).generate_many(COUNT))
 
     assert alphabet == expected
     columns = text, *(text[place::LENGTH] for place in range(LENGTH))

@@ -49,18 +49,18 @@ def test_texts_for_ever(text: str) -> None:
 
 def test_epoch() -> None:
     """An epoch may be given as a datetime or in milliseconds."""
-    twin = Snowflake(1, datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
+    twin = Snowflake(1, epoch=datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
 
-    assert twin == Snowflake(1, 1_704_067_200_000)
+    assert twin == Snowflake(1, epoch=1_704_067_200_000)
     assert repr(twin) == "Snowflake(machine_id=1, epoch=1704067200000)"
-    assert Snowflake(1) == Snowflake(1, datetime(2020, 1, 1, tzinfo=timezone.utc))
+    assert Snowflake(1) == Snowflake(1, epoch=datetime(2020, 1, 1, tzinfo=timezone.utc))
 
 
 @pytest.mark.parametrize("epoch", [datetime(2024, 1, 1), -1, 1.5, True, None, 2**50])
 def test_refused_epochs(epoch: Any) -> None:
     """A datetime without a time zone, or anything but a datetime or valid milliseconds, is refused."""
     with pytest.raises(ConfigurationError, match="expected a datetime with a time zone, or milliseconds since 1970"):
-        Snowflake(1, epoch)
+        Snowflake(1, epoch=epoch)
 
 
 @pytest.mark.parametrize("machine_id", [-1, 1024, True, None, "1"])
@@ -137,7 +137,7 @@ def test_the_last_day() -> None:
 def test_before_the_epoch() -> None:
     """Generating before the epoch raises."""
     with clock_at(START), pytest.raises(ConfigurationError, match="is 86400000 ms before the epoch"):
-        Snowflake(2, START + timedelta(days=1)).generate()
+        Snowflake(2, epoch=START + timedelta(days=1)).generate()
 
 
 def test_two_formats_of_one_machine() -> None:

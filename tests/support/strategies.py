@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from sqlalchemy_public_id import Format, NanoId
@@ -57,7 +58,10 @@ def nanoids(draw: st.DrawFn, check_digits: bool = True) -> NanoId:
     others = sorted(set(PRINTABLE) - set(alphabet))
     prefix = draw(st.none() | prefixes) if others else None
     separator = draw(st.text(others, min_size=1, max_size=3)) if prefix else "_"
-    return NanoId(draw(st.integers(1, 40)), alphabet, prefix, separator, check_digit)
+    assume(prefix is None or not prefix.endswith(separator))
+    return NanoId(
+        draw(st.integers(1, 40)), alphabet=alphabet, prefix=prefix, separator=separator, check_digit=check_digit
+    )
 
 
 @st.composite

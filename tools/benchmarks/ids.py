@@ -39,7 +39,7 @@ def divmod_loop(number: int) -> str:
 _NAMES = {
     "BASE36": BASE36,
     "nano": NanoId(),
-    "long": NanoId(21, URLSAFE64),
+    "long": NanoId(21, alphabet=URLSAFE64),
     "CustomerId": CustomerId,
     "divmod_loop": divmod_loop,
     "typeid": JetifyTypeId("post"),

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, cast
+from functools import wraps
+from typing import Any, ClassVar, TypeVar, cast
 
 from typing_extensions import Self, final
 
@@ -15,8 +16,34 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, escaped, is_printable
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.pool import IdPool
+from sqlalchemy_public_id.messages import safe_repr
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+_C = TypeVar("_C", bound=type[Any])
+
+
+def named_settings(cls: _C) -> _C:
+    """Let the constructor of *cls*, a dataclass with keyword-only fields, say which setting its second argument is.
+
+    ``NanoId(12, "cus")`` is written by somebody who means the prefix.
+    """
+    construct = cls.__init__
+
+    @wraps(construct)
+    def init(self: object, *arguments: object, **settings: object) -> None:
+        if len(arguments) > 1:
+            name, (first, second, *_) = cls.__name__, map(safe_repr, arguments)
+            names = [setting.name for setting in fields(cls) if setting.init][1:]
+            wanted = f"prefix={second}" if isinstance(arguments[1], str) else f"{'=…, '.join(names)}=…"
+            raise ConfigurationError(
+                f"{name}({first}, {second}) has two arguments without a name: write {name}({first}, {wanted})"
+            )
+        construct(self, *arguments, **settings)
+
+    cls.__init__ = init
+    return cls
 
 
 class Value:
@@ -120,6 +147,11 @@ class Format(Value, ABC):
         if prefix is not None and not (isinstance(prefix, str) and _PREFIX.fullmatch(prefix)):
             raise ConfigurationError(
                 f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
+            )
+        if prefix is not None and separator and prefix.endswith(separator):
+            raise ConfigurationError(
+                f"the prefix {prefix!r} ends with the separator, which follows it anyway: "
+                f"write prefix={prefix[: -len(separator)]!r}"
             )
         lead = "" if prefix is None else prefix + separator
         length = len(lead) + body_length

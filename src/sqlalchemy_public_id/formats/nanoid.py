@@ -12,11 +12,11 @@ The default, 12 characters of base 36, has 62 bits. At 1,000 ids an hour, a dupl
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._base import Format, named_settings
 from sqlalchemy_public_id.formats.alphabets import BASE36, character_class, check_texts, in_words
 from sqlalchemy_public_id.formats.pool import RandomText
 from sqlalchemy_public_id.messages import safe_repr
@@ -24,6 +24,7 @@ from sqlalchemy_public_id.messages import safe_repr
 __all__ = ["NanoId"]
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class NanoId(Format):
     """Random ids of *length* characters of *alphabet*, with an optional *prefix* and check digit.
@@ -35,6 +36,7 @@ class NanoId(Format):
 
     length: int = 12
     """The number of random characters, without prefix, separator and check digit."""
+    _: KW_ONLY
     alphabet: str = BASE36
     """The characters of the random part."""
     prefix: str | None = None

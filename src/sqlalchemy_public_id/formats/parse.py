@@ -2,7 +2,7 @@
 
 >>> parse('NanoId(length=16, prefix="cus")')
 NanoId(length=16, prefix='cus')
->>> parse("NanoId").accepting(parse("NanoId(8, BASE58)")) == parse("NanoId().accepting(NanoId(8, BASE58))")
+>>> parse("NanoId").accepting(parse("NanoId(8)")) == parse("NanoId().accepting(NanoId(8))")
 True
 
 The expression has the syntax of Python, but is not evaluated: it may contain only formats, literals and the names of

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar
 
 from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._base import Format, named_settings
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.messages import safe_repr
@@ -38,6 +38,7 @@ _owners: dict[int, int] = {}
 """Machine id → the process that declared it as a number, which a forked child inherits."""
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class Snowflake(TimedFormat):
     """Snowflakes, which are unique as long as no two processes use one *machine_id* at the same time.
@@ -61,6 +62,7 @@ class Snowflake(TimedFormat):
     the function once, for its first id, even with many threads. ``repr()`` shows the import path of the function,
     ``machine_id=app.machines.take``, which ``eval()`` evaluates if the module is imported. A function without such a
     path, such as a lambda, is shown by its own ``repr()``, which cannot be evaluated."""
+    _: KW_ONLY
     epoch: int | datetime = EPOCH
     """The start of the time: a ``datetime`` with a time zone, or milliseconds since 1970, to which a ``datetime`` is
     converted. It must never change."""
@@ -197,6 +199,7 @@ def _since_1970(epoch: object) -> int:
     return epoch
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class ObjectId(TimedFormat):
     """ObjectIds as MongoDB's drivers generate them: 4 bytes of seconds, 5 of the process, and 3 of a counter.
@@ -214,6 +217,7 @@ class ObjectId(TimedFormat):
     """
 
     prefix: str | None = None
+    _: KW_ONLY
     separator: str = "_"
     encoding: str = "hex"
     """One of ``"hex"`` (24 characters), ``"base36"`` (19), ``"base58"`` (17), ``"crockford32"`` (20)."""

@@ -18,14 +18,14 @@ The text is short and of fixed width. By default, a column stores the 128 bits.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 import uuid_utils
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._base import Format, named_settings
 from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.codec import BitPattern
 
@@ -61,6 +61,7 @@ class _Version7(TimedFormat):
         return number >> 80 if number & mask == value else None
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class Uuid4(BitsFormat):
     """UUIDs of version 4 (RFC 9562), with 122 random bits.
@@ -72,6 +73,7 @@ class Uuid4(BitsFormat):
     """
 
     prefix: str | None = None
+    _: KW_ONLY
     separator: str = "_"
     encoding: str = "base36"
     """One of ``"base36"`` (25 characters), ``"hyphenated"`` (36), ``"hex"`` (32), ``"base58"`` (22), ``"crockford32"``
@@ -89,6 +91,7 @@ class Uuid4(BitsFormat):
         return number
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class Uuid7(_Version7):
     """UUIDs of version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits.
@@ -102,6 +105,7 @@ class Uuid7(_Version7):
     """
 
     prefix: str | None = None
+    _: KW_ONLY
     separator: str = "_"
     encoding: str = "base36"
     """One of ``"base36"`` (25 characters), ``"hyphenated"`` (36), ``"hex"`` (32), ``"base58"`` (22), ``"crockford32"``
@@ -114,6 +118,7 @@ class Uuid7(_Version7):
     _kind: ClassVar[str] = "a UUID of version 7"
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class JetifyTypeId(_Version7):
     """TypeIDs (https://github.com/jetify-com/typeid, version 0.3): a prefix, and a UUID of version 7 in 26 characters.
@@ -127,6 +132,7 @@ class JetifyTypeId(_Version7):
     """
 
     prefix: str | None = None
+    _: KW_ONLY
     storage: str = "native"
     separator: str = field(default="_", init=False)
     encoding: str = field(default="typeid", init=False)
@@ -150,6 +156,7 @@ class JetifyTypeId(_Version7):
         return 2**122
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class Ulid(TimedFormat):
     """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 characters.
@@ -165,6 +172,7 @@ class Ulid(TimedFormat):
     """
 
     prefix: str | None = None
+    _: KW_ONLY
     separator: str = "_"
     storage: str = "native"
     encoding: str = field(default="crockford32", init=False)

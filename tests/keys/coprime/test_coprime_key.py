@@ -47,7 +47,7 @@ class Counter:
         return [range(at, min(at + 3, self.at)) for at in range(begin, self.at, 3)]
 
 
-class InvoiceId(TypedId, prefix="cpinv", format=CoprimeKey(Counter(name="invoice"), STEP)): ...
+class InvoiceId(TypedId, prefix="cpinv", format=CoprimeKey(Counter(name="invoice"), step=STEP)): ...
 
 
 # --- the format
@@ -56,7 +56,7 @@ class InvoiceId(TypedId, prefix="cpinv", format=CoprimeKey(Counter(name="invoice
 def test_counted() -> None:
     """Each id is the key of the next number, singly or in groups, and no number is skipped."""
     counter = Counter()
-    format = CoprimeKey(counter, STEP)
+    format = CoprimeKey(counter, step=STEP)
     ids = [format.generate(), format.generate(), *format.generate_many(7), format.generate(), *format.generate_many(0)]
     prefixed = CoprimeKey(counter, prefix="ord", separator=".").generate_many(2)
 
@@ -66,7 +66,7 @@ def test_counted() -> None:
 
 def test_number() -> None:
     """An id leads back to its number; an id of an older format has none."""
-    format = CoprimeKey(Counter(41), STEP, prefix="ord").accepting(NanoId())
+    format = CoprimeKey(Counter(41), step=STEP, prefix="ord").accepting(NanoId())
 
     assert format.number(format.generate()) == 41
     with pytest.raises(InvalidPublicId, match="it does not begin with 'ord_'"):
@@ -77,7 +77,8 @@ def test_number() -> None:
 
 def test_accepting() -> None:
     """Older ids stay valid: of another step, of another format, and of the formats that an older format accepts."""
-    format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey("old", CoprimeStep("abc", 4)))
+    older = CoprimeKey("old", step=CoprimeStep("abc", 4))
+    format = CoprimeKey(Counter(), step=STEP, prefix="ord").accepting(NanoId(), older)
 
     formats, texts = (format, NanoId(prefix="x").accepting(format)), ("ord_m8yzrz", "izkpm55j334u", "abca", "abcd")
     assert [[*map(each.is_valid, texts)] for each in formats] == [[True, True, True, False]] * 2
@@ -86,19 +87,19 @@ def test_accepting() -> None:
 
 def test_other_orders_of_the_same_keys() -> None:
     """An older format with the same keys in another order is refused, unless its length or prefix differs."""
-    old = CoprimeKey(Counter(), STEP, prefix="ord")
+    old = CoprimeKey(Counter(), step=STEP, prefix="ord")
 
     with pytest.raises(ConfigurationError, match="keys of 6 characters in different orders"):
-        CoprimeKey(Counter(), OTHER_STEP, prefix="ord").accepting(old)
+        CoprimeKey(Counter(), step=OTHER_STEP, prefix="ord").accepting(old)
     steps = (CoprimeStep(BASE36, 7), "ord"), (STEP, "ord"), (OTHER_STEP, "old")
-    formats = [CoprimeKey(Counter(), step, prefix=prefix).accepting(old) for step, prefix in steps]
+    formats = [CoprimeKey(Counter(), step=step, prefix=prefix).accepting(old) for step, prefix in steps]
     assert [format.is_valid("ord_8hxzjy") for format in formats] == [True] * 3
 
 
 def test_facts() -> None:
     """Counted ids have no budget, entropy or server default, and an example that uses no number."""
     counter = Counter()
-    format = CoprimeKey(counter, STEP, prefix="ord")
+    format = CoprimeKey(counter, step=STEP, prefix="ord")
 
     with pytest.raises(ConfigurationError, match=r"step\.remaining\(issued\) returns how many are left"):
         format.budget()
@@ -121,13 +122,17 @@ def test_typed_id() -> None:
 
 def test_equal() -> None:
     """Formats are equal if the name of the sequence and the settings are equal."""
-    format = CoprimeKey(Counter(), STEP, "ord")
-    twins = [CoprimeKey(Counter(5), STEP, "ord"), CoprimeKey("order", STEP, "ord"), format.named()]
+    format = CoprimeKey(Counter(), step=STEP, prefix="ord")
+    twins = [
+        CoprimeKey(Counter(5), step=STEP, prefix="ord"),
+        CoprimeKey("order", step=STEP, prefix="ord"),
+        format.named(),
+    ]
     others = [
-        CoprimeKey(Counter(name="other"), STEP, "ord"),
-        CoprimeKey(Counter(), CoprimeStep(BASE36, 7), "ord"),
-        CoprimeKey(Counter(), STEP),
-        CoprimeKey(Counter(), STEP, "ord", "-"),
+        CoprimeKey(Counter(name="other"), step=STEP, prefix="ord"),
+        CoprimeKey(Counter(), step=CoprimeStep(BASE36, 7), prefix="ord"),
+        CoprimeKey(Counter(), step=STEP),
+        CoprimeKey(Counter(), step=STEP, prefix="ord", separator="-"),
         format.accepting(NanoId()),
     ]
 
@@ -137,7 +142,7 @@ def test_equal() -> None:
 
 def test_shown_and_pickled_by_name() -> None:
     """The evaluated ``repr`` and the pickle are equal, validate ids, and say why they generate none."""
-    format = CoprimeKey(Counter(), STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), STEP))
+    format = CoprimeKey(Counter(), step=STEP, prefix="ord").accepting(NanoId(), CoprimeKey(Counter(), step=STEP))
     names = {**vars(formats), "CoprimeKey": CoprimeKey, "CoprimeStep": CoprimeStep}
 
     twins = [eval(repr(format), names), pickle.loads(pickle.dumps(format)), format.named()]
@@ -162,7 +167,7 @@ def test_shown_and_pickled_by_name() -> None:
 def test_refused(arguments: Any, message: str) -> None:
     """Invalid settings raise when the format is declared."""
     with pytest.raises(ConfigurationError, match=message):
-        CoprimeKey(*arguments)
+        CoprimeKey(arguments[0], **dict(zip(("step", "prefix"), arguments[1:], strict=False)))
 
 
 # --- rows
@@ -203,7 +208,7 @@ def stored(session: Session, model: Any) -> list[str]:
 @pytest.mark.backend
 def test_every_way_to_write(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """Flush, bulk insert, Core and early ids use consecutive numbers."""
-    model = declare(CoprimeKey(allocator, STEP, prefix="ord"))
+    model = declare(CoprimeKey(allocator, step=STEP, prefix="ord"))
     early = model(name="early")
     assert early.public_id == "ord_" + STEP.key(0)
     session.add_all([early, model(name="flushed"), model(name="flushed")])
@@ -225,7 +230,7 @@ def test_every_way_to_write(allocator: BlockAllocator, declare: Callable[..., An
 @pytest.mark.backend
 def test_rows_that_came_another_way(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """An id that already has a row is skipped like any collision, which the unique index detects."""
-    model = declare(CoprimeKey(allocator, STEP))
+    model = declare(CoprimeKey(allocator, step=STEP))
     allocator.reserve(10)  # on SQLite, a lease is impossible after the first write of this transaction
     session.add_all([model(public_id=STEP.key(index), name="given") for index in (0, 1, 2, 5)])
     session.flush()
@@ -243,8 +248,8 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
     """When the keys are used up, writing raises; a format with longer keys continues, and old rows are found."""
     short, long = CoprimeStep("abc", 2), CoprimeStep("abc", 3)
     # the model with the wider column creates the table
-    after = declare(CoprimeKey(allocator, long, prefix="o").accepting(CoprimeKey("order", short, prefix="o")))
-    before = declare(CoprimeKey(allocator, short, prefix="o"), is_there=True)
+    after = declare(CoprimeKey(allocator, step=long, prefix="o").accepting(CoprimeKey("order", step=short, prefix="o")))
+    before = declare(CoprimeKey(allocator, step=short, prefix="o"), is_there=True)
     session.execute(insert(before), [{"name": "short"}] * 9)
     session.commit()
     advice = "continue with keys of 3 characters, in a format that accepts these"
@@ -269,7 +274,7 @@ def test_the_end_and_beyond(allocator: BlockAllocator, declare: Callable[..., An
 def test_keyed_and_typed(allocator: BlockAllocator, declare: Callable[..., Any], session: Session) -> None:
     """A typed id with a keyed step has the keys of the secret, and is loaded with its type."""
     pytest.importorskip("ffx")
-    format = CoprimeKey(allocator, KeyedStep(BASE36, 8, SECRET, b"order"))
+    format = CoprimeKey(allocator, step=KeyedStep(BASE36, 8, SECRET, b"order"))
     typed: Any = type("CountedId", (TypedId,), {}, prefix="cpord", format=format)
     model = declare(typed)
     session.add_all([model() for _ in range(4)])
@@ -286,7 +291,7 @@ def test_keyed_and_typed(allocator: BlockAllocator, declare: Callable[..., Any],
 @pytest.mark.backend
 def test_rows_that_were_there_before(allocator: BlockAllocator, new_people: Callable[..., People]) -> None:
     """A migration gives existing rows the next numbers, 2000 per batch; on SQLite they must be reserved."""
-    format = CoprimeKey(allocator, STEP, prefix="ord")
+    format = CoprimeKey(allocator, step=STEP, prefix="ord")
     allocator.reserve(5_000)
     table = new_people(100, format=format, server_default="none")
     table.add()
@@ -298,7 +303,7 @@ def test_rows_that_were_there_before(allocator: BlockAllocator, new_people: Call
 @ignore_fork_warning
 def test_fork(allocator: BlockAllocator) -> None:
     """A forked child does not continue with its parent's numbers."""
-    format = CoprimeKey(allocator, STEP)
+    format = CoprimeKey(allocator, step=STEP)
     before = format.generate_many(10)
     of_child = in_child(lambda: [format.generate(), *format.generate_many(19)])
     after = format.generate_many(20)

@@ -3,20 +3,20 @@
 >>> from sqlalchemy_public_id.formats import BASE36
 >>> from sqlalchemy_public_id.keys.coprime.step import CoprimeStep
 >>> from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
->>> format = CoprimeKey("order", CoprimeStep(BASE36, 6), prefix="ord")
+>>> format = CoprimeKey("order", step=CoprimeStep(BASE36, 6), prefix="ord")
 >>> format.is_valid("ord_m8yzrz"), format.number("ord_m8yzrz")
 (True, 0)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
-from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._base import Format, named_settings
 from sqlalchemy_public_id.formats.alphabets import BASE36, character_class
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
@@ -39,6 +39,7 @@ class Allocator(Protocol):
         ...
 
 
+@named_settings
 @dataclass(frozen=True, eq=False, repr=False)
 class CoprimeKey(Format):
     """Ids that are consecutive keys of *step*, with an optional *prefix*.
@@ -61,6 +62,7 @@ class CoprimeKey(Format):
 
     allocator: Allocator | str = field(compare=False)
     """The allocator, or the name of its sequence."""
+    _: KW_ONLY
     name: str = field(init=False)
     """The name of the sequence that counts the ids."""
     step: KeySpace = _SHORT
@@ -117,7 +119,7 @@ class CoprimeKey(Format):
             if isinstance(self.allocator, str):
                 raise ConfigurationError(
                     f"this format cannot generate ids because it has only the name {self.name!r} of its sequence; "
-                    f"write CoprimeKey(BlockAllocator(engine, {self.name!r}), step)"
+                    f"write CoprimeKey(BlockAllocator(engine, {self.name!r}), step=…)"
                 )
             blocks = [self.step.keys(block.start, len(block)) for block in self.allocator.take(count)]
         except PublicIdError as error:

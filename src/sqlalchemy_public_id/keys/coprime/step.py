@@ -45,7 +45,7 @@ class KeySpace(Value, ABC):
     _form: NanoId
 
     def __post_init__(self) -> None:
-        form = NanoId(self.length, self.alphabet)
+        form = NanoId(self.length, alphabet=self.alphabet)
         if form.capacity == 1:
             raise ConfigurationError(f"the alphabet {self.alphabet!r} is not allowed: expected two characters or more")
         object.__setattr__(self, "_form", form)  # a key space is frozen
