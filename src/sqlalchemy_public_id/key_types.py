@@ -92,7 +92,7 @@ class _KeyComparator(BigInteger.Comparator[int]):
 class _Checks(BigInteger):
     """The checks of a key, which its type has, and the type that a driver puts in its place."""
 
-    comparator_factory = _KeyComparator
+    comparator_factory: Any = _KeyComparator
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
         """Return the type that sends a value that is compared with the key: this one, unless it is a number."""

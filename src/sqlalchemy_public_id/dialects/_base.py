@@ -100,9 +100,10 @@ class Traits:
         :param type_: the type of the values, if it is not the one of the column.
         :param name: the name of the parameter, if executions of the statement may replace *values*.
         """
-        type_, is_list = type_ or column.type, not self.array_parameters
+        of_item: TypeEngine[Any] = type_ or column.type
+        is_list = not self.array_parameters
         parameter = bindparam(
-            name, values, unique=name is None, type_=type_ if is_list else ARRAY(type_), expanding=is_list
+            name, values, unique=name is None, type_=of_item if is_list else ARRAY(of_item), expanding=is_list
         )
         condition: ColumnElement[bool] = column.in_(parameter) if is_list else column == any_(parameter)
         return condition

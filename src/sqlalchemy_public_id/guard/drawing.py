@@ -73,8 +73,8 @@ class NewIds:
 
     def __init__(self, type_: IdColumnType, column: Column[Any]) -> None:
         self._type = type_
-        self.column = column
-        self.generate = type_.generate
+        self.column: Column[Any] = column
+        self.generate: Callable[[], str] = type_.generate
         self.used: set[str] = set()
         self.waiting: OrderedDict[InstanceState[Any], str] = OrderedDict()
         """Object of a flush → the id that waits for its INSERT, in the order of the draws."""

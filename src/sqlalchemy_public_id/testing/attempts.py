@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from sqlalchemy import Column, and_, case, insert, inspect, or_, select, true, update
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import InstanceState, Mapper
+from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.orm.exc import FlushError
 from sqlalchemy.types import Boolean, Date, DateTime, Enum, Numeric, String
@@ -51,7 +51,7 @@ class Attempts:
 
     def __init__(self, reader: Seen, stranger: Seen) -> None:
         self.reader = reader
-        self.session = reader.session
+        self.session: Session = reader.session
         self.stranger = stranger
         self._found: list[TenantLeak] = []
 

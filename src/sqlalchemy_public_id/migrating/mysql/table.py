@@ -121,7 +121,9 @@ class MySQLTable(LiveTable):
                 versioned=versioned,
                 misfit=misfit,
             )
-        return kind, state, indexes_from(index._mapping for index in self.read(_INDEXES))
+        # SQLAlchemy documents Row._mapping
+        indexes = (index._mapping for index in self.read(_INDEXES))  # pyright: ignore[reportPrivateUsage]
+        return kind, state, indexes_from(indexes)
 
     def _default(self, row: Row[Any]) -> str | None:
         if row.default in (None, "NULL"):  # MariaDB returns NULL as the string "NULL"
@@ -136,7 +138,7 @@ class MySQLTable(LiveTable):
     def _attributes(self, row: Row[Any]) -> str:
         attributes = " INVISIBLE" if "INVISIBLE" in row.extra else ""
         if self.is_mariadb:  # MySQL stores the CHECK of a column as a CHECK of the table
-            for check in (row._mapping for row in self.read(_CHECKS)):
+            for check in (row._mapping for row in self.read(_CHECKS)):  # pyright: ignore[reportPrivateUsage]
                 if check.get("LEVEL", "Column") == "Column":  # since MariaDB 10.5.10
                     attributes += f" CHECK ({check['CHECK_CLAUSE']})"
         return attributes
