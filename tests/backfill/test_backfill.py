@@ -473,4 +473,5 @@ def test_statements(people: People, statements: Any) -> None:
     backfill.run(people.engine, "person", batch_seconds=60)
 
     assert len(statements.starting("UPDATE") + statements.starting("WITH")) == 2  # of 1000 and 1999 rows
-    assert len(statements) < 30
+    # each query of the catalogs of MariaDB needs another one for its warnings
+    assert len(statements) < (36 if people.engine.name == "mariadb" else 30)
