@@ -37,9 +37,8 @@ def named_settings(cls: _C) -> _C:
             name, (first, second, *_) = cls.__name__, map(safe_repr, arguments)
             names = [setting.name for setting in fields(cls) if setting.init][1:]
             wanted = f"prefix={second}" if isinstance(arguments[1], str) else f"{'=…, '.join(names)}=…"
-            raise ConfigurationError(
-                f"{name}({first}, {second}) has two arguments without a name: write {name}({first}, {wanted})"
-            )
+            problem = f"{name}({first}, {second}) has two arguments without a name"
+            raise ConfigurationError(f"{problem}: write {name}({first}, {wanted})")
         construct(self, *arguments, **settings)
 
     cls.__init__ = init
@@ -149,10 +148,8 @@ class Format(Value, ABC):
                 f"the prefix {prefix!r} is not allowed: expected ASCII letters, digits and '_', beginning with a letter"
             )
         if prefix is not None and separator and prefix.endswith(separator):
-            raise ConfigurationError(
-                f"the prefix {prefix!r} ends with the separator, which follows it anyway: "
-                f"write prefix={prefix[: -len(separator)]!r}"
-            )
+            right = prefix[: -len(separator)]
+            raise ConfigurationError(f"the prefix {prefix!r} ends with the separator: write prefix={right!r}")
         lead = "" if prefix is None else prefix + separator
         length = len(lead) + body_length
         if length > MAX_LENGTH:
