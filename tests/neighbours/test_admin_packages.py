@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from support.neighbour_models import ADA, FIRST, MALFORMED, Base, Customer, Order
 
+from sqlalchemy_public_id.errors import InvalidKey
 from sqlalchemy_public_id.testing import assert_no_keys_in
 
 
@@ -72,7 +73,7 @@ def test_starlette_admin(engine: Engine, session: Session) -> None:
 
 
 def test_flask_admin(engine: Engine, session: Session) -> None:
-    """Flask-Admin lists, searches and shows public ids, and new rows get theirs; a malformed key is no error."""
+    """Flask-Admin lists, searches and shows public ids, and new rows get theirs; a malformed key can be a 404."""
 
     class Customers(flask_admin.contrib.sqla.ModelView):
         form_excluded_columns = ("public_id",)
@@ -81,13 +82,14 @@ def test_flask_admin(engine: Engine, session: Session) -> None:
 
     app = Flask(__name__)
     app.secret_key = "of this test"
+    app.register_error_handler(InvalidKey, lambda error: ("not found", 404))
     admin = flask_admin.Admin(app)
     sessions = scoped_session(sessionmaker(engine))
     admin.add_view(Customers(Customer, sessions))
     client = app.test_client()
     assert [path for path in ("", f"?search={ADA}") if ADA not in client.get(f"/admin/customer/{path}").text] == []
     assert ADA not in client.get("/admin/customer/?search=other").text
-    assert client.get(f"/admin/customer/edit/?id={MALFORMED}").status_code == 302
+    assert client.get(f"/admin/customer/edit/?id={MALFORMED}").status_code == 404
     assert client.post("/admin/customer/new/", data={"name": "Grace"}).status_code == 302
     sessions.remove()
     assert id_of(session, "Grace").startswith("nbcus_")
