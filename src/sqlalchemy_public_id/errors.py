@@ -4,7 +4,7 @@
 
     PublicIdError
     ├── InvalidPublicId (ValueError)      a string is not a public id of the expected format
-    ├── InvalidKey (TypeError)            a public id, or another text, is given in place of an integer key
+    ├── InvalidKey (ValueError)           a public id, or another text, is given in place of an integer key
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
     │   └── InvalidCursor                 a page cannot begin at a cursor
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
@@ -95,7 +95,7 @@ class InvalidPublicId(PublicIdError, ValueError):
         """The name of the field, if the caller passed one."""
 
 
-class InvalidKey(PublicIdError, TypeError):
+class InvalidKey(PublicIdError, ValueError):
     """A text that is no integer, such as a public id, is given in place of the internal key of a row.
 
     It is a mistake of the program: MySQL and MariaDB would read ``'7abcdefghijk'`` as the key 7.
