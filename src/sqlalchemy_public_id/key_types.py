@@ -103,11 +103,12 @@ class _Checks(BigInteger):
     # SQLAlchemy's protocol names the argument, which a plain Callable does not
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Check values that are stored, and those that a statement gets when it is executed."""
+        of_driver: Any = super().bind_processor(dialect)
 
         def process(value: Any) -> Any:
             return value if value.__class__ is int or value is None else checked_key(value)
 
-        return process
+        return process if of_driver is None else lambda value: of_driver(process(value))
 
 
 @cache

@@ -108,6 +108,10 @@ class Traits:
         condition: ColumnElement[bool] = column.in_(parameter) if is_list else column == any_(parameter)
         return condition
 
+    def comparable_text(self, value: Any) -> Any:
+        """Return *value*, a string or a column of strings, so that comparing it runs no operator of another role."""
+        return value
+
     # --- column types
 
     def key_type(self, unsigned: bool = True) -> TypeEngine[int]:

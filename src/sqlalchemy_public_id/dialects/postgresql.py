@@ -6,7 +6,8 @@ import re
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from sqlalchemy import String, Uuid, text
+from sqlalchemy import String, Text, Uuid, text
+from sqlalchemy import cast as sql_cast
 from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.types import TypeEngine
 
@@ -88,6 +89,9 @@ class PostgreSQL(_PostgresProtocol):
     array_parameters = True
     nulls_are_largest = True
     permission_errors: ClassVar[frozenset[object]] = frozenset({"42501"})
+
+    def comparable_text(self, value: Any) -> Any:
+        return sql_cast(value, Text)  # pg_catalog has no operator for VARCHAR: one of any role would be called
 
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return a type with ``COLLATE "C"``, which compares by memcmp: no upgrade of libc can corrupt its index."""

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Text, cast, insert, inspect, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import AssertionPool, Pool, SingletonThreadPool, StaticPool
@@ -175,11 +175,9 @@ class Lessor:
         return numbers
 
     def _is_mine(self) -> ColumnElement[bool]:
-        name = self.table.c.name
-        if self.engine.dialect.name != "postgresql":
-            return name == self.name
-        # pg_catalog has no operator for VARCHAR, so one that another role has created would be called
-        return cast(name, Text) == cast(self.name, Text)
+        comparable = traits_for(self.engine.dialect).comparable_text
+        is_mine: ColumnElement[bool] = comparable(self.table.c.name) == comparable(self.name)
+        return is_mine
 
     @contextmanager
     def _closed_if_unread(self, connection: Connection) -> Generator[None]:
