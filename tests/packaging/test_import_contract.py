@@ -27,7 +27,7 @@ MISTAKES = {
     "types": "def late():\n    from sqlalchemy_public_id import guard",
     "_private": "from sqlalchemy_public_id.types import IdColumnType",
     "__init__": "from sqlalchemy_public_id import testing",
-    "guard/statement": "from sqlalchemy_public_id.guard import execute",
+    "guard/statement": "from sqlalchemy_public_id.guard import collision",
     "a_new_module": "",
 }
 """Module → the code that violates the contract when it is appended to the module."""

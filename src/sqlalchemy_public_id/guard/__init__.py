@@ -40,9 +40,9 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id.dialects import is_retryable, missing_for_retries, traits_for
 from sqlalchemy_public_id.guard import on_conflict
-from sqlalchemy_public_id.guard.collision import collisions, warn_unguarded
-from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids
-from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, InsertStatement, known, may_replace_ids, statement_of
+from sqlalchemy_public_id.guard.call import DriverCall
+from sqlalchemy_public_id.guard.collision import collisions, insert_until_stored, warn_unguarded
+from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement, known, may_replace_ids, statement_of
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
@@ -135,22 +135,22 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     first, rows = _rows_sent.get(context, 0), insert.shape_of(context, parameters)[1]
     if not rows:
         return None
-    batch = _execute(cursor, statement, parameters, context, insert, first)
-    if batch is not None:
-        return_rows_by_noted_ids(context, batch)
+    call = _execute(cursor, statement, parameters, context, insert, first)
+    if call is not None:
+        call.return_rows_by_sent_ids()
     _rows_sent[context] = first + rows
     return True
 
 
 def _execute(
     cursor: Any, statement: str, parameters: Any, context: Any, insert: InsertStatement, first: int = 0
-) -> Batch | None:
+) -> DriverCall | None:
     """Execute an INSERT with public ids: one row, or the batch that begins at row *first*.
 
     SQLite, MySQL and MariaDB undo only the statement that fails, so it can simply be executed again. On PostgreSQL an
     error aborts the transaction, so the statement must not fail, except inside a savepoint.
 
-    :returns: the batch, if some of its ids may have been replaced.
+    :returns: the call, if some of its ids may have been replaced.
     """
     dialect = context.dialect
     traits = traits_for(dialect)
@@ -167,11 +167,10 @@ def _execute(
         return None
     elif on_conflict.insert_rows(context, cursor, statement, parameters, first, insert):
         return None
-    batch = Batch(context, parameters, first)
+    call = DriverCall(context, cursor, statement, parameters, first)
     in_savepoint = traits.aborts_transaction and not _in_autocommit(context)
-    with Execution(context, cursor, statement, batch) as execution:
-        execution.run(in_savepoint=in_savepoint, error=error)
-    return batch
+    insert_until_stored(call, in_savepoint=in_savepoint, error=error)
+    return call
 
 
 def do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
@@ -184,8 +183,7 @@ def do_executemany(cursor: Any, statement: str, parameters: Any, context: Any) -
     # under AUTOCOMMIT, no savepoint could roll back the rows before a refused one
     if _in_autocommit(context) or not may_replace_ids(context):
         return None
-    with Execution(context, cursor, statement, Batch(context, parameters)) as execution:
-        execution.run(in_savepoint=True)
+    insert_until_stored(DriverCall(context, cursor, statement, parameters), in_savepoint=True)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Find the taken ids of a refused INSERT, and replace them with new ones."""
+"""Execute an INSERT, and repeat it with new ids, until it stores its rows or fails for another reason."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import enum
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain
+from traceback import clear_frames
 from typing import Any
 
 from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, select
-from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.dialects import Violation, sees_commits, traits_for
+from sqlalchemy_public_id.dialects import Violation, sees_commits
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.guard.call import DriverCall, Slot, names_of, schema_options
 from sqlalchemy_public_id.guard.drawing import another, logger
-from sqlalchemy_public_id.guard.statement import Batch, Slot
 from sqlalchemy_public_id.types import to_database
 
 _FEW = 10
@@ -27,6 +29,87 @@ _FEW = 10
 
 Under REPEATABLE READ, a SELECT may not see the rows of others; under SERIALIZABLE, it can make the transaction fail.
 """
+
+
+# --- the INSERT
+
+
+def insert_until_stored(call: DriverCall, *, in_savepoint: bool, error: Exception | None = None) -> None:
+    """Execute an INSERT until no id collides.
+
+    :param in_savepoint: True to set a savepoint first. Without one, a failure undoes more than the INSERT
+        (PostgreSQL aborts the transaction) or less (an ``executemany`` keeps the rows before the refused one).
+    :param error: the error of the INSERT, if it was already executed and failed.
+    """
+    try:
+        if in_savepoint:
+            call.set_savepoint()
+        # if the savepoint could not be set, only a single row can be sent again
+        is_repeatable = call.has_savepoint or not in_savepoint or len(call.rows) == 1
+        while error is not None or (error := call.send()) is not None:
+            _replace_ids(call, error, is_repeatable=is_repeatable)
+            error = None
+        call.release_savepoint()
+    except Exception:
+        raise
+    except BaseException as interrupt:
+        # After an exception such as KeyboardInterrupt, SQLAlchemy closes the connection but not its cursors, which a
+        # reference cycle through the frames of the traceback keeps alive.
+        with suppress(Exception):  # the connection or the event loop may be closed
+            call.traits.forget_statement(call.cursor)
+        clear_frames(interrupt.__traceback__)
+        raise
+
+
+def _replace_ids(call: DriverCall, error: Exception, *, is_repeatable: bool) -> None:
+    """Replace the ids that have collided; raise *error* if it has another cause, or if no retry is possible."""
+    slots = None
+    try:
+        slots = _find_slots(call, error)
+        if not slots or not is_repeatable or call.has_equal_rows:
+            raise error
+        replace_collided(call, slots)
+    except Exception:
+        # an error is already being raised, and an error of the recovery must not hide it
+        if call.has_savepoint and not call.connection.invalidated:
+            with suppress(call.dialect.dbapi.Error):
+                call.recover()
+                if call.is_later:  # earlier batches must not stay: make the transaction fail
+                    call.send()
+                call.release_savepoint()
+        raise
+    finally:
+        if slots is None or slots:  # the frames of its traceback can hold a cursor
+            error.__traceback__ = None
+
+
+def _find_slots(call: DriverCall, error: Exception) -> list[Slot]:
+    """Return the slots whose ids have to be replaced; none if *error* is not about ids made for the INSERT."""
+    traits, dialect = call.traits, call.dialect
+    violation = traits.violation(error)
+    if violation is None:
+        if traits.error_code(error) is None:
+            warn_unguarded(dialect, f"the driver {dialect.driver} reports no number with the error")
+        return []
+    dbapi_connection = call.connection.connection.dbapi_connection
+    # statements such as INSERT OR ROLLBACK end the transaction, and undo the earlier work of the caller
+    if not (traits.in_transaction(dbapi_connection) or traits.in_autocommit(dbapi_connection)):
+        return []
+    call.recover()  # must come first: until then, PostgreSQL also refuses the SELECT for the taken ids
+    with suppress(dialect.dbapi.Error):
+        traits.forget_statement(call.cursor)
+    slots = find_collided(call, violation)
+    column = slots[0].column if slots else None
+    # engines such as MyISAM keep the rows before the refused one: another run would insert them twice
+    if column is not None and sum(slot.column is column for slot in call.slots) > 1:
+        engine = traits.engine_without_transactions(
+            call.connection, *names_of(column.table, schema_options(call.context))
+        )
+        if engine is not None and match_violation(violation, column, dialect) is Match.MAYBE:
+            return []
+        if engine is not None:
+            raise rows_stayed(call, column, engine) from error
+    return slots
 
 
 # --- what operators see
@@ -121,112 +204,102 @@ def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], 
 # --- the collided ids
 
 
-class Collisions:
-    """Finds and replaces the taken ids of one call to the driver.
+def find_collided(call: DriverCall, violation: Violation) -> list[Slot]:
+    """Return the slots whose ids have to be replaced; none if the violation is not about ids that were made."""
+    collided: list[Slot] = []
+    hidden: list[Slot] = []
+    for column in dict.fromkeys(slot.column for slot in call.slots):
+        match = match_violation(violation, column, call.dialect)
+        if match is Match.NO:
+            continue
+        slots = [slot for slot in call.slots if slot.column is column]
+        # a single id needs no search, and so no privilege to SELECT
+        is_known = match is Match.YES and len(slots) == 1
+        duplicates = slots if is_known else _duplicates(call, slots, violation if match is Match.YES else None)
+        collided += duplicates
+        # the other row is hidden by row-level security, or was deleted since: it may have had any of the ids
+        if not duplicates and match is Match.YES:
+            hidden += slots
+    # an id that the application set has collided, too, and must not be replaced
+    if not all(slot.is_made for slot in collided + hidden):
+        return []
+    call.taken.update((slot.column, slot.text) for slot in collided)
+    return collided + hidden
 
-    :param options: execution options for the guard's own statements, so that they find the table of the INSERT.
-    :param recover: makes the connection usable again, after a SELECT for which the role lacks the privilege.
+
+def _duplicates(call: DriverCall, slots: list[Slot], violation: Violation | None) -> list[Slot]:
+    """Return the *slots* of a column whose id the error names, or whose id the table or another row has."""
+    column = slots[0].column
+    seen = set[str]() if violation is None else _named(call, slots, violation)
+    if not seen or len(call.taken) >= _FEW or sees_commits(call.connection):
+        seen |= _readable(call, column, [slot.text for slot in slots])
+    duplicates: list[Slot] = []
+    # ids that the application set come first: of two equal ids in the batch, the first one stays
+    for slot in sorted(slots, key=lambda slot: slot.is_made):
+        if slot.text in seen:
+            duplicates.append(slot)
+        seen.add(slot.text)
+    return duplicates
+
+
+def _named(call: DriverCall, slots: list[Slot], violation: Violation) -> set[str]:
+    """Return the id that the database names in the error, if exactly one of *slots* has it."""
+    name, value = violation.entry or (None, None)
+    format = public_id_type(slots[0].column).id_format
+    if name != slots[0].column.name:
+        return set()
+    named = [
+        slot.text
+        for slot in slots
+        if slot.text is not None
+        and call.traits.format_in_error(to_database(format, slot.text, call.dialect)) == value
+    ]
+    return set(named) if len(named) == 1 else set()
+
+
+def _readable(call: DriverCall, column: Column[Any], texts: Iterable[str]) -> set[str]:
+    """Return which *texts* are in the table; none if the role may INSERT, but not SELECT."""
+    stored: set[str] = set()
+    options = schema_options(call.context)
+    try:
+        for condition in call.traits.any_of(column, list(texts), public_id_type(column).as_parameter):
+            query = select(column).where(condition)
+            if call.traits.reads_old_snapshot:  # a plain SELECT may miss the row that the INSERT collided with
+                query = query.with_for_update(read=True)
+            stored.update(call.connection.execute(query, execution_options=options).scalars())
+    except DBAPIError as error:
+        if not call.traits.is_permission_error(error.orig):
+            raise
+        call.recover()
+    return stored
+
+
+def rows_stayed(call: DriverCall, column: Column[Any], engine: str) -> ConfigurationError:
+    """Build the error for a refused INSERT some of whose rows a storage *engine* without transactions has kept."""
+    texts = [slot.text for slot in call.slots if slot.column is column]
+    stored = len(_readable(call, column, texts))
+    return ConfigurationError(
+        f"an INSERT of {len(texts)} rows into {column.table.name} collided in {column.name}, and the engine "
+        f"{engine} has no transactions: the rows before the collision stay ({stored} of the {len(texts)} ids are "
+        f"in the table now), so the INSERT is not run again; insert one row at a time (flushes do so with "
+        f"create_engine(…, use_insertmanyvalues=False)), "
+        f"or change the table: ALTER TABLE {column.table.name} ENGINE=InnoDB"
+    )
+
+
+# --- new ids
+
+
+def replace_collided(call: DriverCall, slots: list[Slot]) -> None:
+    """Fill *slots* with ids that have not collided and that no other row has.
+
+    :raises PublicIdCollision: if a row has used up its retries.
     """
-
-    def __init__(
-        self, batch: Batch, connection: Connection, options: Mapping[str, Any], recover: Callable[[], None]
-    ) -> None:
-        self._batch = batch
-        self._connection = connection
-        self._traits = traits_for(connection.dialect)
-        self._options = options
-        self._recover = recover
-        self._tries: Counter[tuple[int, str]] = Counter()
-        self._taken: set[tuple[Column[Any], str]] = set()
-
-    def find(self, violation: Violation) -> list[Slot]:
-        """Return the slots whose ids have to be replaced; none if the violation is not about ids that were made."""
-        collided: list[Slot] = []
-        hidden: list[Slot] = []
-        for column in dict.fromkeys(slot.column for slot in self._batch.slots):
-            match = match_violation(violation, column, self._connection.dialect)
-            if match is Match.NO:
-                continue
-            slots = [slot for slot in self._batch.slots if slot.column is column]
-            # a single id needs no search, and so no privilege to SELECT
-            is_known = match is Match.YES and len(slots) == 1
-            duplicates = slots if is_known else self._duplicates(slots, violation if match is Match.YES else None)
-            collided += duplicates
-            # the other row is hidden by row-level security, or was deleted since: it may have had any of the ids
-            if not duplicates and match is Match.YES:
-                hidden += slots
-        # an id that the application set has collided, too, and must not be replaced
-        if not all(slot.is_made for slot in collided + hidden):
-            return []
-        self._taken.update((slot.column, slot.text) for slot in collided)
-        return collided + hidden
-
-    def _duplicates(self, slots: list[Slot], violation: Violation | None) -> list[Slot]:
-        """Return the *slots* of a column whose id the error names, or whose id the table or another row has."""
-        column = slots[0].column
-        seen = set[str]() if violation is None else self._named(slots, violation)
-        if not seen or len(self._taken) >= _FEW or sees_commits(self._connection):
-            seen |= self._readable(column, [slot.text for slot in slots])
-        duplicates: list[Slot] = []
-        # ids that the application set come first: of two equal ids in the batch, the first one stays
-        for slot in sorted(slots, key=lambda slot: slot.is_made):
-            if slot.text in seen:
-                duplicates.append(slot)
-            seen.add(slot.text)
-        return duplicates
-
-    def _named(self, slots: list[Slot], violation: Violation) -> set[str]:
-        """Return the id that the database names in the error, if exactly one of *slots* has it."""
-        name, value = violation.entry or (None, None)
-        dialect, format = self._connection.dialect, public_id_type(slots[0].column).id_format
-        if name != slots[0].column.name:
-            return set()
-        named = [
-            slot.text
-            for slot in slots
-            if slot.text is not None and self._traits.format_in_error(to_database(format, slot.text, dialect)) == value
-        ]
-        return set(named) if len(named) == 1 else set()
-
-    def _readable(self, column: Column[Any], texts: Iterable[str]) -> set[str]:
-        """Return which *texts* are in the table; none if the role may INSERT, but not SELECT."""
-        stored: set[str] = set()
-        try:
-            for condition in self._traits.any_of(column, list(texts), public_id_type(column).as_parameter):
-                query = select(column).where(condition)
-                if self._traits.reads_old_snapshot:  # a plain SELECT may miss the row that the INSERT collided with
-                    query = query.with_for_update(read=True)
-                stored.update(self._connection.execute(query, execution_options=self._options).scalars())
-        except DBAPIError as error:
-            if not self._traits.is_permission_error(error.orig):
-                raise
-            self._recover()
-        return stored
-
-    def rows_stayed(self, column: Column[Any], engine: str) -> ConfigurationError:
-        """Build the error for a refused INSERT some of whose rows a storage *engine* without transactions has kept."""
-        texts = [slot.text for slot in self._batch.slots if slot.column is column]
-        stored = len(self._readable(column, texts))
-        return ConfigurationError(
-            f"an INSERT of {len(texts)} rows into {column.table.name} collided in {column.name}, and the engine "
-            f"{engine} has no transactions: the rows before the collision stay ({stored} of the {len(texts)} ids are "
-            f"in the table now), so the INSERT is not run again; insert one row at a time (flushes do so with "
-            f"create_engine(…, use_insertmanyvalues=False)), "
-            f"or change the table: ALTER TABLE {column.table.name} ENGINE=InnoDB"
-        )
-
-    # --- new ids
-
-    def replace(self, slots: list[Slot]) -> None:
-        """Fill *slots* with ids that have not collided and that no other row has.
-
-        :raises PublicIdCollision: if a row has used up its retries.
-        """
-        used: defaultdict[Column[Any], set[str]] = defaultdict(set)
-        for column, text in chain(((slot.column, slot.text) for slot in self._batch.slots), self._taken):
-            used[column].add(text)
-        for slot in slots:
-            column, row = slot.column, (slot.at, slot.name)
-            new, self._tries[row] = another(public_id_type(column), column, used[column], self._tries[row])
-            self._batch.replace(slot, new)
-            _note(column, self._tries[row])
+    used: defaultdict[Column[Any], set[str]] = defaultdict(set)
+    for column, text in chain(((slot.column, slot.text) for slot in call.slots), call.taken):
+        used[column].add(text)
+    for slot in slots:
+        column, row = slot.column, (slot.at, slot.name)
+        new, call.tries[row] = another(public_id_type(column), column, used[column], call.tries[row])
+        call.replace(slot, new)
+        _note(column, call.tries[row])

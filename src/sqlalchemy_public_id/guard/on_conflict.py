@@ -25,8 +25,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id._private import change_returned_rows
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.execute import Execution, return_rows_by_noted_ids, returned_text, send_savepoint
-from sqlalchemy_public_id.guard.statement import MADE_IDS, Batch, InsertStatement, names_of, schema_options
+from sqlalchemy_public_id.guard.call import DriverCall, names_of, returned_text, schema_options, send_savepoint
+from sqlalchemy_public_id.guard.collision import insert_until_stored
+from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement
 from sqlalchemy_public_id.types import MatchedId
 from sqlalchemy_public_id.weak import RefDict
 
@@ -80,31 +81,29 @@ def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, firs
     if conditional is None:
         return False
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
-    batch = Batch(context, parameters, first) if is_batch else None
-    if batch is not None and len(batch.rows) > 1 and not _can_insert_alone(batch):
+    call = DriverCall(context, cursor, statement, parameters, first) if is_batch else None
+    if call is not None and len(call.rows) > 1 and not _can_insert_alone(call):
         return False
     context.dialect.do_execute(cursor, conditional, parameters, context)
-    stored, sent = cursor.rowcount, 1 if batch is None else len(batch.rows)
+    stored, sent = cursor.rowcount, 1 if call is None else len(call.rows)
     if stored == sent:
         return True
     if not 0 <= stored < sent:
         raise _unknown_rows(context, stored, sent)
-    batch = batch or Batch(context, parameters)
-    execution = Execution(context, cursor, statement, batch)
+    call = call or DriverCall(context, cursor, statement, parameters)
     if sent == 1:
         # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
         # other row, and the role may lack the privilege to read the table.
-        with execution:
-            execution.run(in_savepoint=True)
+        insert_until_stored(call, in_savepoint=True)
         if is_batch:  # the last of several batches may have one row
-            return_rows_by_noted_ids(context, batch)
+            call.return_rows_by_sent_ids()
         return True
     try:
-        _insert_missing(context, cursor, batch)
+        _insert_missing(call)
     except Exception:
         # The other rows are stored. A plain INSERT would have stored none and aborted the transaction: make it fail.
         with suppress(context.dialect.dbapi.Error):
-            execution.send()
+            call.send()
         raise
     return True
 
@@ -116,38 +115,38 @@ def _unknown_rows(context: Any, stored: int, sent: int) -> ConfigurationError:
     )
 
 
-def _can_insert_alone(batch: Batch) -> bool:
+def _can_insert_alone(call: DriverCall) -> bool:
     """Return True if each row can be inserted alone, and be recognized in the result by its id.
 
     All values of such a row are in its parameters. No two rows may have the same id: either of them may have been
     skipped, even because of another constraint.
     """
-    known = batch.statement
-    return known.can_insert_alone and not batch.has_equal_rows and batch.rows[0].keys() <= known.column_keys
+    known = call.statement
+    return known.can_insert_alone and not call.has_equal_rows and call.rows[0].keys() <= known.column_keys
 
 
-def _insert_missing(context: Any, cursor: Any, batch: Batch) -> None:
+def _insert_missing(call: DriverCall) -> None:
     """Insert each row alone that the database has skipped, and let SQLAlchemy find all rows in the result."""
-    column = batch.statement.sentinel[0]
-    text = returned_text(context, column, -1)
-    found = {text(row[-1]): tuple(row) for row in cursor.fetchall()}
+    column = call.statement.sentinel[0]
+    text = returned_text(call.context, column, -1)
+    found = {text(row[-1]): tuple(row) for row in call.cursor.fetchall()}
     rows: list[Any] = []
-    for parameters in batch.rows:
+    for parameters in call.rows:
         sent = parameters[column.key]
         row = found.pop(sent, None)
-        rows.append(row if row is not None else (*_insert_alone(context, batch, parameters), MatchedId(sent)))
+        rows.append(row if row is not None else (*_insert_alone(call, parameters), MatchedId(sent)))
     if found:
         raise other_ids(column)
-    change_returned_rows(context, lambda _: rows)
+    change_returned_rows(call.context, lambda _: rows)
 
 
-def _insert_alone(context: Any, batch: Batch, parameters: dict[str, Any]) -> Sequence[Any]:
+def _insert_alone(call: DriverCall, parameters: dict[str, Any]) -> Sequence[Any]:
     """Insert a row, guarded like any INSERT, and set its new id in *parameters*. Return the row of the driver."""
-    known = batch.statement
+    known = call.statement
     query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", known.places.returned))
-    made = frozenset(slot.name for slot in batch.slots if slot.is_made)
-    options = schema_options(context) | {MADE_IDS: made}
-    with context.root_connection.execute(query, dict(parameters), execution_options=options) as result:
+    made = frozenset(slot.name for slot in call.slots if slot.is_made)
+    options = schema_options(call.context) | {MADE_IDS: made}
+    with call.connection.execute(query, dict(parameters), execution_options=options) as result:
         execution: Any = result.context
         row: Sequence[Any] = execution.cursor.fetchone()  # SQLAlchemy converts the values of all rows together
         parameters.update(execution.compiled_parameters[0])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 from weakref import ref
 
 from sqlalchemy import Column, Insert, Table
@@ -22,14 +21,11 @@ from sqlalchemy_public_id._private import (
     is_known_row,
     read_places,
 )
-from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
+from sqlalchemy_public_id.columns import is_public_id, public_id_columns
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.checks import clauses_after_values, inserted_by, refuse_mistakes
 from sqlalchemy_public_id.types import unwrapped
 from sqlalchemy_public_id.weak import RefDict
-
-Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
-"""The parameters of one row, as they are passed to the driver."""
 
 MADE_IDS = "sqlalchemy_public_id_made_ids"
 """An execution option: the names of parameters whose ids the caller has just made, in place of the column default.
@@ -187,108 +183,6 @@ def _id_parameters(insert: Insert, names: list[str], places: Places) -> Iterator
                 yield IdParameter(name, column, is_default=False)
 
 
-def schema_options(context: ExecutionContext) -> dict[str, Any]:
-    """Return the execution options that the guard's own statements need to find the table of the INSERT."""
-    options = context.execution_options
-    return {key: value for key, value in options.items() if key == "schema_translate_map"}
-
-
-def names_of(table: Table, options: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the names of *table* and of its schema in an execution with *options*."""
-    schemas: Mapping[str | None, str | None] = options.get("schema_translate_map") or {}
-    return str(table.name), schemas.get(table.schema, table.schema)
-
-
-class Slot(NamedTuple):
-    """One public id in one execution."""
-
-    row: dict[str, Any]
-    """The parameters of its row as SQLAlchemy keeps them: a flush sets them on the object."""
-    at: int
-    """The number of its row in the call to the driver."""
-    name: str
-    column: Column[Any]
-    place: Any
-    """The key or index of the id in the driver's parameters; for executemany, in the parameters of its row."""
-    is_made: bool
-    """True if the id was made for this execution, so that it may be replaced."""
-
-    @property
-    def text(self) -> Any:
-        """The current id; None if the application passed None."""
-        return self.row[self.name]
-
-
 def may_replace_ids(context: Any) -> bool:
     """Return True if an execution has ids that were made for it, so that the guard may replace them."""
     return statement_of(context).has_defaults or bool(context.execution_options.get(MADE_IDS))
-
-
-class Batch:
-    """The rows of one call to the driver, whose ids it reads and replaces.
-
-    *parameters* are passed to the driver. A batch of "insertmanyvalues" begins at row *first* of the execution.
-    """
-
-    def __init__(self, context: Any, parameters: Any, first: int = 0) -> None:
-        self._context = context
-        self.parameters: Any = parameters
-        self.statement: InsertStatement = known.get(ref(context.compiled)) or statement_of(context)
-        self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY
-        width, count = self.statement.shape_of(context, self.parameters)
-        if self._is_many:  # a copy: the application may still use the list that it passed
-            self.parameters, count = list(self.parameters), len(self.parameters)
-        self._width = width
-        self.rows: list[dict[str, Any]] = context.compiled_parameters[first : first + count]
-        self.is_later: bool = first > 0
-        """True if other batches of the INSERT were sent before."""
-        self.noted: dict[tuple[Column[Any], str], str] = {}
-        """Column and new id → the id that SQLAlchemy has noted for the row, before the guard replaced it."""
-
-    # --- reading
-
-    @cached_property
-    def slots(self) -> list[Slot]:
-        """The public ids of all rows, which are collected only after a collision."""
-        places, made = self.statement.places, self._context.execution_options.get(MADE_IDS, ())
-        slots: list[Slot] = []
-        for name, column, is_default in self.statement.ids:
-            escaped = places.escaped.get(name, name)
-            for at, row in enumerate(self.rows):
-                if name not in row:
-                    continue
-                place: Any = f"{escaped}__{at}" if self._width else escaped
-                if places.positions is not None:
-                    place = places.positions[name] + at * self._width
-                slots.append(Slot(row, at, name, column, place, is_default or name in made))
-        return slots
-
-    @cached_property
-    def has_equal_rows(self) -> bool:
-        """True if SQLAlchemy cannot tell the rows apart by the ids that were sent, because two rows have equal ids.
-
-        Read it before the first :meth:`replace`.
-        """
-        if len(self.rows) < 2 or not self.statement.sentinel:
-            return False
-        key_of_row = itemgetter(*[column.key for column in self.statement.places.sentinel])
-        return len(set(map(key_of_row, self.rows))) < len(self.rows)
-
-    # --- writing
-
-    def replace(self, slot: Slot, new: str) -> None:
-        """Replace the id of *slot* by *new*, in the parameters of the driver and of SQLAlchemy."""
-        self.noted[slot.column, new] = self.noted.pop((slot.column, slot.text), slot.text)
-        slot.row[slot.name] = new
-        dialect = self._context.dialect
-        process = public_id_type(slot.column).dialect_impl(dialect).bind_processor(dialect)
-        value = process(new) if process else new
-        if self._is_many:
-            self.parameters[slot.at] = _with_value(self.parameters[slot.at], slot.place, value)
-        else:
-            self.parameters = _with_value(self.parameters, slot.place, value)
-
-
-def _with_value(row: Row, place: Any, value: Any) -> Row:
-    # a copy: the application may still use the row that it passed
-    return {**row, place: value} if isinstance(row, dict) else (*row[:place], value, *row[place + 1 :])
