@@ -152,7 +152,7 @@ bench: $(BENCH)/installed.done databases
 
 # Where timings spread by a fifth, these counts differ by thousandths: each ratio is printed beside the stored one.
 bench-instructions: $(BENCH)/installed.done databases
-	$(BENCH)/bin/python -m tools.benchmarks --suite instructions --on sqlite --on postgresql $(ARGS)
+	$(BENCH)/bin/python -m tools.benchmarks --suite instructions $(ARGS)
 	$(BENCH)/bin/python -m tools.benchmarks --write
 
 bench-quick: $(BENCH)/installed.done databases
