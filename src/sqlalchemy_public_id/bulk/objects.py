@@ -155,8 +155,10 @@ def _insert_together(
     mapper = states[0].mapper
     ids = id_attributes(mapper)
     made = [name for name in ids if rows[0].get(name) is None]
+    # no query in between may flush the objects a second time, and a failure ends the transaction as a failed flush does
     with session.no_autoflush, as_flush(session):
         try:
+            # made before the statements, because the rows are read back by their ids: keys come in no certain order
             for name in made:
                 drawn = NewIds(public_id_type(ids[name]), ids[name]).draw_many(len(rows))
                 for row, public_id in zip(rows, drawn, strict=True):
@@ -186,6 +188,7 @@ def _send(
     """
     table, ids, columns = cast("Table", mapper.local_table), id_attributes(mapper), _columns_of(mapper)
     options = {MADE_IDS: frozenset(ids[name].key for name in made)}
+    # a column that is not sent has its default in all rows of a statement, so each group has statements of its own
     for unset, alike in _group_by_unset(rows, columns, ids):
         sent = {name: column for name, column in columns.items() if name not in unset}
         returned = {name: mapper.attrs[name].class_attribute.expression for name in (next(iter(ids)), *unset)}

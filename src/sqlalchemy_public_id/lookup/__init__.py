@@ -170,8 +170,8 @@ def resolve(
     require_session(session)
     routes = Routes(base, models)
     configure([public_id])
-    for model, name, _ in routes.places_of(public_id):
-        row = get(session, model, public_id, attribute=name, **load)
+    for model, name, text in routes.places_of(public_id):
+        row = get(session, model, text, attribute=name, **load)
         if row is not None:
             return row
     return None
@@ -195,13 +195,12 @@ def resolve_many(
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.resolve()")
     wanted, routes = list(public_ids), Routes(base, models)
     configure(wanted)
-    places = [(public_id, place) for public_id in wanted for place in routes.places_of(public_id)]
+    places = [place for public_id in wanted for place in routes.places_of(public_id)]
     rows: dict[str, Any] = {}
-    for model, name in dict.fromkeys(place[:2] for _, place in places):
-        of_model = [public_id for public_id, place in places if place[:2] == (model, name)]
-        rows.update(get_many(session, model, of_model, attribute=name, **load))
-    texts = dict.fromkeys(place.format.validate(public_id) for public_id, place in places)
-    return {text: rows[text] for text in texts if text in rows}
+    for model, name in dict.fromkeys(place[:2] for place in places):
+        texts = [place.text for place in places if place[:2] == (model, name)]
+        rows.update(get_many(session, model, texts, attribute=name, **load))
+    return {text: rows[text] for text in dict.fromkeys(place.text for place in places) if text in rows}
 
 
 def get_many(

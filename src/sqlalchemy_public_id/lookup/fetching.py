@@ -48,6 +48,8 @@ class KeysetQuery:
         if public_id is None:
             return self._fetch(keyset.first_rows, {LIMIT: limit})
         parameters = {LIMIT: limit, CURSOR: public_id}
+        # An expert's query has the row of the cursor as a subquery, in one statement. It cannot if a value may be NULL,
+        # because then the condition has another form, nor if this row is read with options of its own.
         if keyset.may_be_null or self.cursor_options:
             place = self._place(public_id)
             if self.criteria is not None:
@@ -58,6 +60,7 @@ class KeysetQuery:
             rows, sent = self._fetch(rest.where(is_visible), parameters)
             is_certain = bool(rows) or is_known or self._stored_id(public_id, rows) is not None
             return (rows, sent) if is_certain and place is not None else None
+        # a listener that hides rows would leave out the rows of the page, but not the row of the cursor in the subquery
         if not is_known and may_change_statements(self.session, besides="sqlalchemy_public_id"):
             return self._rows_from_cursor(public_id, limit)
         rows, sent = self._fetch(keyset.rows_after_cursor, parameters)
@@ -85,6 +88,7 @@ class KeysetQuery:
         return rows[1:], sent - 1
 
     def _fetch(self, statement: Any, parameters: dict[str, Any]) -> tuple[list[Any], int]:
+        # LIMIT counts rows of the statement: only their number tells whether there is a next page if a join repeats some
         sent = 0
 
         def count(row: Any) -> int:

@@ -22,7 +22,8 @@ class Place(NamedTuple):
 
     model: type[Any]
     attribute: str
-    format: Format
+    text: str
+    """The id as it is stored."""
 
 
 class Routes:
@@ -47,17 +48,18 @@ class Routes:
         :raises DuplicatePrefix: if models of several bases have the prefix.
         """
         owners = [model for model in _models_of(public_id) if self._searched(model)]
-        places = [
-            Place(model, name, format)
-            for owner in owners
-            for model in self._searched(owner)
-            for name, format in _formats(inspect(model))
-            if format.is_valid(public_id)
-        ]
+        places: list[Place] = []
+        prefix = None
+        for model in (model for owner in owners for model in self._searched(owner)):
+            for name, format in _formats(inspect(model)):
+                text = format.canonical(public_id)
+                if text is not None:
+                    places.append(Place(model, name, text))
+                    prefix = prefix or format.prefix
         if len(owners) > 1:
             first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in owners)
             why = "belongs, in another declarative base, to"
-            raise DuplicatePrefix(str(places[0].format.prefix), holder=first, newcomer=second, why=why)
+            raise DuplicatePrefix(str(prefix), holder=first, newcomer=second, why=why)
         return places
 
     def _searched(self, owner: type[Any]) -> list[type[Any]]:
