@@ -88,7 +88,7 @@ class KeysetQuery:
         return rows[1:], sent - 1
 
     def _fetch(self, statement: Any, parameters: dict[str, Any]) -> tuple[list[Any], int]:
-        # LIMIT counts rows of the statement: only their number tells whether there is a next page if a join repeats some
+        # if a join repeats rows, only the number that was sent tells whether LIMIT has cut some off
         sent = 0
 
         def count(row: Any) -> int:
