@@ -16,6 +16,8 @@ from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import __version__
 from sqlalchemy_public_id.cli.commands import public_id
+from sqlalchemy_public_id.migrating import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import choices_of, defaults_of, describe_options
 
 if TYPE_CHECKING:
     from docutils.nodes import Element, Node, document
@@ -168,8 +170,25 @@ class Options(SphinxDirective):
         return [listed]
 
 
+class Keywords(SphinxDirective):
+    """The options of Alembic's operations, each with its type, default and text, as the command line has them."""
+
+    def run(self) -> list[Node]:
+        defaults: dict[str, Any] = {"online": True, "dry_run": False}
+        for holder in (PublicIdColumn, Consent, Patience, Pace):
+            defaults |= defaults_of(holder)
+        lines: list[str] = []
+        for name, option in describe_options().items():
+            default = defaults[name]
+            lines += [f"``{name}``{'' if default is None else f' = ``{default!r}``'}", f"    {option.text}"]
+            if choices := choices_of(option.type):
+                lines[-1] += f" One of {', '.join(f'``{choice!r}``' for choice in choices)}."
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 def setup(app: Sphinx) -> None:
-    """Connect the resolver and the words of the search, and add the directive of the command line."""
+    """Connect the resolver and the words of the search, and add the directives for options."""
     app.connect("missing-reference", find_by_meaning)
     app.connect("doctree-read", add_searched_words)
     app.add_directive("options", Options)
+    app.add_directive("keywords", Keywords)

@@ -20,9 +20,9 @@ from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
-from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating import Pace, Patience
 from sqlalchemy_public_id.migrating.contents import replace_duplicates, replace_invalid
-from sqlalchemy_public_id.migrating.databases import database_of, is_supported, live_table, plan_for, rows_of
+from sqlalchemy_public_id.migrating.databases import database_of, is_supported, rows_of
 from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_duplicates
 from sqlalchemy_public_id.migrating.plan import Phase, Plan, Scene
 from sqlalchemy_public_id.migrating.report import MigrationReport, build_report
@@ -47,34 +47,31 @@ _ATTEMPTS_AT_UNIQUENESS = 5
 _SECONDS_BETWEEN_REPORTS = 10.0
 
 
-def examine(connection: Connection, plan: Plan, phases: Sequence[Phase], consent: Consent) -> MigrationReport:
+def examine(connection: Connection, plan: Plan, phases: Sequence[Phase]) -> MigrationReport:
     """Return a report of what *phases* would do and of all obstacles. Nothing is changed.
 
     :raises ConfigurationError: if the table does not exist.
     """
-    live = live_table(connection, plan.target)
-    is_stable = database_of(connection.dialect).session(connection).is_stable
-    scene = Scene(live, plan, phases, consent, live.read_state(), is_stable=is_stable)
+    database = database_of(connection.dialect)
+    live, is_stable = database.table(connection, plan.target), database.session(connection).is_stable
+    scene = Scene(live, plan, phases, live.read_state(), is_stable=is_stable)
     return build_report(scene, find_obstacles(scene))
 
 
 def run_phases(
     connection: Connection,
-    target: PublicIdColumn,
+    plan: Plan,
     phases: Sequence[Phase],
     *,
-    online: bool = True,
-    consent: Consent | None = None,
     patience: Patience | None = None,
-    pace: backfill.Pace | None = None,
+    pace: Pace | None = None,
     dry_run: bool = False,
     on_progress: Callable[[backfill.Progress], None] | None = None,
 ) -> None:
-    """Run *phases* of a migration to *target*, one after the other. After a failure, run them again to continue.
+    """Run *phases* of *plan*, one after the other. After a failure, run them again to continue.
 
-    :param connection: a connection in AUTOCOMMIT mode, because each step commits. With ``online=False``, one inside a
-        transaction.
-    :param online: ``False`` runs all steps inside the open transaction, which locks the table until it ends.
+    :param connection: a connection in AUTOCOMMIT mode, because each step commits. For a plan that is not online, one
+        inside a transaction: it locks the table until it ends.
     :param dry_run: ``True`` examines the table, changes nothing, and raises :class:`DryRun` with the report.
     :param on_progress: called after each batch of the backfill. By default, progress is logged every few seconds.
     :raises DryRun: with the report, if *dry_run* is set. Nothing was changed.
@@ -83,17 +80,17 @@ def run_phases(
     :raises LockNotAvailable: if other sessions keep the table locked, or another migration of the table does not end.
     :raises ConfigurationError: if the table or column does not exist, or the database does not accept one of the names.
     """
-    consent, patience, pace = consent or Consent(), patience or Patience(), pace or backfill.Pace()
-    plan = plan_for(target, connection.dialect, online=online, allow_lock=consent.allow_lock)
-    session = database_of(connection.dialect).session(connection, patience if online else None)
-    runner = Runner(live_table(connection, target), session if online else None)
+    target, online, patience = plan.target, plan.online, patience or Patience()
+    database = database_of(connection.dialect)
+    session = database.session(connection, patience if online else None)
+    runner = Runner(database.table(connection, target), session if online else None)
 
     def patiently(action: Callable[[], Result], name: str) -> Result:
         # inside a transaction, statements wait for their locks: a timeout would abort it, and a retry would fail
         return until_locked(action, name, target, connection, patience) if online else action()
 
     def look() -> tuple[Scene, MigrationReport | None]:
-        scene = Scene(runner.table, plan, phases, consent, runner.state, runs=not dry_run, is_stable=session.is_stable)
+        scene = Scene(runner.table, plan, phases, runner.state, runs=not dry_run, is_stable=session.is_stable)
         if not scene.state.exists and phases[0] in ("contract", "relax"):
             raise ConfigurationError(
                 f"there is no column {target}; add it first, with op.expand_public_id({target.table!r})"
@@ -115,7 +112,7 @@ def run_phases(
             raise DryRun(report)
         for warning in plan.warnings(scene):
             log.warning("%s", warning)
-        operation = _Operation(runner, scene, session, pace, on_progress or _log_progress())
+        operation = _Operation(runner, scene, session, pace or Pace(), on_progress or _log_progress())
         for phase in phases:
             patiently(partial(operation.run, phase), phase)
 
@@ -138,7 +135,7 @@ class _Operation:
     runner: Runner
     scene: Scene
     session: Session
-    pace: backfill.Pace
+    pace: Pace
     on_progress: Callable[[backfill.Progress], None]
 
     def __post_init__(self) -> None:
@@ -162,7 +159,7 @@ class _Operation:
     def _backfill(self) -> None:
         if not (self.scene.fills_rows or self.table.has_rows_to_fill(self.runner.state)):
             return
-        pace = self.pace if self.plan.online else backfill.Pace(self.pace.batch_seconds, 0, self.pace.wait_while)
+        pace = self.pace if self.plan.online else Pace(self.pace.batch_seconds, 0, self.pace.wait_while)
         with self.session.batches():
             progress = backfill.fill_rows(self.rows, pace, self.consent.update_triggers, self.on_progress)
         if not progress.finished:

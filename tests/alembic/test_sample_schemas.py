@@ -13,7 +13,7 @@ from support.projects import Project, downgrade_of, upgrade_of
 
 from sqlalchemy_public_id import NanoId, PublicIdType, audit
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.migrating import Consent, PublicIdColumn
+from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.operation import examine
 
@@ -115,7 +115,7 @@ def consent(project: Project, tables: Iterable[str], operation: str, phases: Seq
         target = PublicIdColumn.of(table, format=format_of(table))
         plan = plan_for(target, project.engine.dialect, online=True)
         with project.engine.connect() as connection:
-            obstacles = examine(connection, plan, phases, Consent()).obstacles
+            obstacles = examine(connection, plan, phases).obstacles
         for obstacle in obstacles:
             consents.setdefault(obstacle.code, set()).add(table)
             start = f"op.{operation}({table!r}"

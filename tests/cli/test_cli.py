@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import re
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, get_type_hints
 
 import click
 import pytest
@@ -27,18 +26,10 @@ from support.invoices import NAME, NewInvoices
 from support.marks import on
 
 from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
-from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.formats.guess import guesses
-from sqlalchemy_public_id.migrating import (
-    Consent,
-    OnDuplicate,
-    OnInvalid,
-    Patience,
-    PublicIdColumn,
-    ServerDefault,
-    Triggers,
-)
+from sqlalchemy_public_id.migrating import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import choices_of, defaults_of, describe_options
 
 pytestmark = pytest.mark.backend
 
@@ -431,20 +422,20 @@ def test_the_guide(arguments: str, expected: str) -> None:
 
 
 def test_options_of_an_operation() -> None:
-    """The command has an option for each field, and for each of its choices, that a migration has in Python."""
-    options = {option.name: option for option in public_id.commands["add"].params}
-    fields = {field.name for cls in (PublicIdColumn, Consent, Patience, Pace) for field in dataclasses.fields(cls)}
-    choices: dict[str, Any] = {
-        "server_default": ServerDefault,
-        "update_triggers": Triggers,
-        "on_duplicate": OnDuplicate,
-        "on_invalid": OnInvalid,
-    }
+    """Each option is a field of one dataclass with its type, and an option of the command with its text."""
+    described, hints = describe_options(), {}
+    for holder in (PublicIdColumn, Consent, Patience, Pace):
+        types = get_type_hints(holder)
+        assert not hints.keys() & types.keys()
+        hints |= {name: types[name] for name in defaults_of(holder)}
+    shown = {option.name: option for option in public_id.commands["add"].params if isinstance(option, click.Option)}
 
-    assert fields - options.keys() == {"table", "wait_while"}
-    assert {name: set(options[name].type.choices) for name in choices} == {
-        name: set(get_args(choice)) for name, choice in choices.items()
-    }
+    assert described.keys() - hints.keys() == {"online", "dry_run"}
+    assert {name for name, hint in hints.items() if described[name].type not in (hint, hint | None)} == {"format"}
+    assert hints.keys() - shown.keys() == {"wait_while"}
+    for name in hints.keys() & shown.keys():
+        assert shown[name].help == described[name].text.replace("``", "'")
+        assert tuple(getattr(shown[name].type, "choices", ())) == choices_of(described[name].type)
 
 
 @pytest.mark.parametrize("command", sorted(public_id.commands))

@@ -14,6 +14,7 @@ from support.projects import Project
 
 from sqlalchemy_public_id import NanoId, PublicIdType, Uuid4, backfill
 from sqlalchemy_public_id.migrating import Consent, PublicIdColumn
+from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.operation import run_phases
 
 pytestmark = pytest.mark.backend
@@ -68,7 +69,11 @@ def test_foreign_keys_of_every_engine(database: str, tmp_path: Path) -> None:
                 "PRAGMA foreign_keys=OFF",
             ):
                 send(connection, sql)
-            run_phases(connection, PublicIdColumn.of("person"), ["expand", "backfill", "contract"])
+            run_phases(
+                connection,
+                plan_for(PublicIdColumn.of("person"), connection.dialect),
+                ["expand", "backfill", "contract"],
+            )
         engine.dispose()
     finally:
         event.remove(Engine, "connect", switch_on)
@@ -84,7 +89,7 @@ def test_index_of_a_table_before_it_in_the_search_path(people: People) -> None:
             send(connection, "CREATE TABLE first.other (x text)")
             send(connection, "CREATE UNIQUE INDEX uq_person_public_id ON first.other (x)")
             send(connection, "SET search_path = first, public")
-            run_phases(connection, people.target, ["relax"])
+            run_phases(connection, plan_for(people.target, connection.dialect), ["relax"])
             query = "SELECT schemaname FROM pg_indexes WHERE indexname = 'uq_person_public_id'"
             assert send(connection, query).scalars().all() == ["first"]
         finally:
@@ -123,7 +128,11 @@ def test_versioned_table(engine: Engine, key: str) -> None:
         send(connection, f"CREATE TABLE person (id INTEGER{key} PRIMARY KEY, x INTEGER) WITH SYSTEM VERSIONING")
         try:
             send(connection, "INSERT INTO person (id, x) VALUES (1, 1), (2, 2)")
-            run_phases(connection, PublicIdColumn.of("person"), ["expand", "backfill", "contract"])
+            run_phases(
+                connection,
+                plan_for(PublicIdColumn.of("person"), connection.dialect),
+                ["expand", "backfill", "contract"],
+            )
             assert send(connection, "SELECT count(DISTINCT public_id) FROM person").scalar() == 2
         finally:
             send(connection, "DROP TABLE person")
@@ -134,11 +143,13 @@ def test_engine_that_commits_each_statement(engine: Engine, people: People) -> N
     """An engine with ``isolation_level="AUTOCOMMIT"`` works like a connection with that level: no savepoint is set."""
     own = create_engine(engine.url, isolation_level="AUTOCOMMIT")
     with own.connect() as connection:
-        run_phases(connection, people.target, ["expand"])
+        run_phases(connection, plan_for(people.target, connection.dialect), ["expand"])
         assert backfill.run(connection, "person", format=NanoId()).filled == 3
         same = people.ids()[0]
         send(connection, f"UPDATE person SET public_id = '{same}'")
-        run_phases(connection, people.target, ["contract"], consent=Consent(on_duplicate="replace"))
+        run_phases(
+            connection, plan_for(people.target, connection.dialect, Consent(on_duplicate="replace")), ["contract"]
+        )
     own.dispose()
 
     people.check_complete(3)
@@ -155,7 +166,7 @@ def test_interrupted_rehearsal(people: People) -> None:
     with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         event.listen(connection, "before_cursor_execute", kill)
         with pytest.raises(Killed):
-            run_phases(connection, people.target, ["expand"])
+            run_phases(connection, plan_for(people.target, connection.dialect), ["expand"])
         event.remove(connection, "before_cursor_execute", kill)
         send(connection, "CREATE TEMPORARY TABLE public_id_rehearsal (x integer)")
         connection.invalidate()
@@ -167,7 +178,7 @@ def test_oracle_mode(people: People) -> None:
     own = create_engine(people.engine.url, connect_args={"init_command": "SET SESSION sql_mode = 'ORACLE'"})
     with own.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for phases in (["expand", "backfill", "contract"], ["relax"], ["contract"]):
-            run_phases(connection, people.target, phases)
+            run_phases(connection, plan_for(people.target, connection.dialect), phases)
     own.dispose()
 
     people.check_complete(3)

@@ -10,6 +10,7 @@ from support.marks import on
 from support.people import People, people, send
 
 from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.operation import run_phases
 
 pytestmark = pytest.mark.backend
@@ -59,6 +60,6 @@ def test_translated_schema_after_a_refusal(engine: Engine) -> None:
     with people(engine, 1) as table, table.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT", schema_translate_map={None: "main"})
         with pytest.raises(ConfigurationError):
-            run_phases(connection, table.target, ["contract"])
+            run_phases(connection, plan_for(table.target, connection.dialect), ["contract"])
 
         assert connection.get_execution_options()["schema_translate_map"] == {None: "main"}

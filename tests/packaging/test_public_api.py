@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy.orm import configure_mappers
 from support.public_modules import PUBLIC
+from typing_extensions import is_typeddict
 
 FROZEN = Path(__file__).with_name("public_api.txt")
 
@@ -53,6 +54,11 @@ def lines() -> Iterator[str]:
             thing, full = getattr(module, name), f"{short}.{name}".removeprefix(".")
             if inspect.ismodule(thing):
                 yield f"{full} is a module"
+            elif is_typeddict(thing):
+                yield full
+                yield from (
+                    f"    {part}" for part in wrap("; ".join(thing.__annotations__), 116, break_on_hyphens=False)
+                )
             elif inspect.isclass(thing) and thing.__module__.startswith("sqlalchemy_public_id"):
                 yield f"{full}{'' if '.ext.' in thing.__module__ else signature(thing)}"
                 yield from (f"    {part}" for part in wrap("; ".join(members(thing)), 116, break_on_hyphens=False))

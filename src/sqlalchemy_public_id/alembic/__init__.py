@@ -45,6 +45,7 @@ from sqlalchemy_public_id.keys.cluster.operations import (
     set_cluster,
     unset_cluster,
 )
+from sqlalchemy_public_id.migrating import Options
 from sqlalchemy_public_id.operation import take_turn
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "DropPublicIdOp",
     "ExpandPublicIdOp",
     "LoosenPublicIdOp",
+    "Options",
     "PublicIdOp",
     "SetClusterOp",
     "UnsetClusterOp",

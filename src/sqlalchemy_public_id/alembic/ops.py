@@ -6,84 +6,17 @@ Each directive is a method of :class:`Operations <alembic.operations.Operations>
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from alembic.operations import MigrateOperation
 from alembic.operations.ops import ModifyTableOps
-from sqlalchemy import Connection
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
-from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.directives import Directive, as_function, registered
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrating import (
-    Consent,
-    Keeps,
-    OnDuplicate,
-    OnInvalid,
-    Patience,
-    PublicIdColumn,
-    ServerDefault,
-    Triggers,
-)
-from sqlalchemy_public_id.migrating.column import check_flags
-from sqlalchemy_public_id.migrating.declared import take_fields
-from sqlalchemy_public_id.typed import TypedId
-
-
-class Options(TypedDict, total=False):
-    """The keyword arguments of the directives for public ids. All times are in seconds."""
-
-    format: Format | type[TypedId] | None
-    """The format of the ids; ``NanoId()`` by default."""
-    schema: str | None
-    unique_name: str | None
-    """The name for the unique index or constraint if the migration creates it. The default comes from the model in
-    ``target_metadata`` or its naming convention; without models, it is ``uq_<table>_<column>``."""
-    collation: str | None
-    """The new collation of an existing column: ``"bytes"``, which new columns get, or a name. By default, an existing
-    column keeps its collation."""
-    keeps: Keeps
-    """What ``op.loosen_public_id()`` leaves in place, because the column had it before it was adopted: ``"unique"``,
-    ``"not null"``, or ``"all"`` for both."""
-    server_default: ServerDefault
-    """Whether a server default generates ids for writers that pass none. ``"keep"``, the default, leaves it in place;
-    ``"drop"`` removes it when the column is complete; ``"none"`` never adds it, so all writers must pass ids. With
-    ``"none"``, ``op.loosen_public_id()`` removes it."""
-    comment: str | None
-    """A comment for the column, on databases that store comments."""
-    online: bool
-    """``False`` runs all steps inside the open transaction, which locks the table until it ends."""
-    lock_timeout: float
-    """How long a statement waits for a strong lock on the table, 1 by default. Then other sessions run before the next
-    attempt. MySQL and MariaDB cannot repeat the end of a rewrite, so it waits as long as all ``attempts`` together."""
-    attempts: int
-    """How often a statement tries to get its lock, 30 by default."""
-    index_timeout: float
-    """How long the build of the unique index waits for open transactions, and the operation for another migration of
-    the table; 600 by default."""
-    batch_seconds: float
-    """How long a batch of the backfill should take, 0.5 by default."""
-    pause: float
-    """How long to pause after a batch, as a share of its duration; 0.1 by default."""
-    wait_while: Callable[[Connection], bool] | None
-    """Called before each batch. The backfill waits while it returns ``True``, for a replica or a busy server."""
-    update_triggers: Triggers
-    """What to do if an UPDATE would fire triggers of the table: ``"refuse"``, the default, ``"fire"`` or ``"skip"``
-    them. PostgreSQL lets superusers skip them, and SQLite any user."""
-    on_duplicate: OnDuplicate
-    """What to do if several rows share an id: ``"refuse"``, the default, or ``"replace"`` it in all rows but the first.
-    Replaced ids are logged."""
-    on_invalid: OnInvalid
-    """What to do if the format does not accept an id: ``"refuse"``, the default, ``"keep"`` or ``"replace"`` it."""
-    dry_run: bool
-    """``True`` changes nothing, and ends the migration with :class:`~sqlalchemy_public_id.errors.DryRun`, which has a
-    report of all steps. No version is stored."""
-    allow_lock: bool
-    """``True`` allows steps that make writers wait, where the database has no other way. MySQL then copies the table,
-    because its rebuild in place can lose rows (bug 115608)."""
+from sqlalchemy_public_id.migrating import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import check_flags, take_fields
 
 
 class PublicIdDirective(Protocol):

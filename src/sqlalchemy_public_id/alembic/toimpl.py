@@ -14,12 +14,11 @@ from alembic.operations import Operations
 from sqlalchemy.exc import PendingRollbackError
 
 from sqlalchemy_public_id.alembic import ops
-from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import command_line
 from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import plan_for
+from sqlalchemy_public_id.migrating.databases import database_of, plan_for
 from sqlalchemy_public_id.migrating.declared import name_in_models
 from sqlalchemy_public_id.migrating.plan import Phase, Plan
 from sqlalchemy_public_id.operation import PHASES, run_phases
@@ -35,26 +34,16 @@ def _phases_of(op: ops.PublicIdOp) -> tuple[Phase, ...]:
 @Operations.implementation_for(ops.PublicIdOp)
 def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     context: MigrationContext = operations.get_context()
-    plan = plan_for(op.target, context.dialect, allow_lock=op.consent.allow_lock)  # checks the names first
+    plan = plan_for(_named_target(context, op), context.dialect, op.consent, online=op.online)
     if context.as_sql:
         _write_script(context, op, plan)
         return
-    target = _named_target(context, op)
     if op.online:
         _require_nothing_uncommitted(context, op)
     connection = context.connection
     assert connection is not None
     with _autocommit_block(context, op) if op.online else nullcontext():
-        run_phases(
-            connection,
-            target,
-            _phases_of(op),
-            online=op.online,
-            consent=op.consent,
-            patience=op.patience,
-            pace=op.pace,
-            dry_run=op.dry_run,
-        )
+        run_phases(connection, plan, _phases_of(op), patience=op.patience, pace=op.pace, dry_run=op.dry_run)
 
 
 def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> PublicIdColumn:
@@ -81,19 +70,14 @@ def _has_written(context: MigrationContext) -> bool:
     connection = context.connection
     if connection is None or not connection.in_transaction():
         return False
-    if connection.dialect.name == "sqlite":
-        # the driver begins a transaction at the first INSERT, UPDATE or DELETE, and Alembic commits each version
-        return not context.impl.transactional_ddl and traits_for(connection.dialect).in_transaction(
-            connection.connection.dbapi_connection
-        )
-    # MySQL and MariaDB have committed all DDL already. The first revision shares a transaction with the table of
-    # versions, which Alembic creates; others may share it with earlier revisions, whose versions it stores.
-    if connection.dialect.name != "postgresql" or not context.get_current_heads():
-        return False
-    versions = quoted_table(context.version_table, context.version_table_schema, connection.dialect)
-    own = "CAST(pg_catalog.pg_current_xact_id_if_assigned() AS xid)"  # NULL if the transaction has written nothing
-    query = f"SELECT {own} IS NOT NULL AND NOT EXISTS (SELECT FROM {versions} WHERE xmin = {own})"
-    return bool(connection.exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())
+
+    def versions() -> str | None:
+        if not context.get_current_heads():
+            return None
+        return quoted_table(context.version_table, context.version_table_schema, context.dialect)
+
+    session = database_of(context.dialect).session(connection)
+    return session.has_written(versions, transactional_ddl=context.impl.transactional_ddl)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
 from sqlalchemy_public_id.messages import command_line, safe_repr
-from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating import Patience, PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import database_of, live_table, plan_for
 from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_the_type
 from sqlalchemy_public_id.migrating.plan import Scene, Step
@@ -234,7 +234,7 @@ def _contract(table: AuditedTable, **changes: Any) -> Scene:
     plan = plan_for(target, dialect)
     if plan.has_own_default(table.state):  # the default stays
         plan = plan_for(replace(target, server_default="keep"), dialect)
-    return Scene(live_table(table.connection, target), plan, ["contract"], Consent(), table.state)
+    return Scene(live_table(table.connection, target), plan, ["contract"], table.state)
 
 
 def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:

@@ -30,11 +30,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy_public_id.backfill.waits import MaxLag, MaxLoad, PauseFile
 from sqlalchemy_public_id.columns import MAX_RETRIES
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, MigrationRefused, PublicIdCollision
+from sqlalchemy_public_id.errors import MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.migrating import PublicIdColumn, Triggers
-from sqlalchemy_public_id.migrating.column import is_time
+from sqlalchemy_public_id.migrating import Pace, PublicIdColumn, Triggers
 from sqlalchemy_public_id.migrating.databases import database_of, live_table, rows_of
 from sqlalchemy_public_id.migrating.obstacles import obstacles_of_triggers
 from sqlalchemy_public_id.migrating.rows import Place, Rows, Window
@@ -55,27 +53,6 @@ _WITHOUT_CLAIM = 120.0
 """The seconds after which a process ends if others have claimed all rows that are left."""
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.backfill")
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast a backfill works, and when it waits."""
-
-    batch_seconds: float = 0.5
-    """How many seconds a batch should take. The number of its rows adapts."""
-    pause: float = 0.1
-    """How long to pause after a batch, as a share of its duration."""
-    wait_while: Callable[[Connection], bool] | None = None
-    """Called before each batch with the connection. The backfill waits while it returns ``True``."""
-
-    def __post_init__(self) -> None:
-        if not (is_time(self.batch_seconds) and self.batch_seconds > 0 and is_time(self.pause)):
-            raise ConfigurationError(
-                f"batch_seconds={self.batch_seconds!r}, pause={self.pause!r} cannot work: expected seconds above 0, "
-                f"and a pause of 0 or more"
-            )
-        if self.wait_while is not None and not callable(self.wait_while):
-            raise ConfigurationError(f"wait_while is {safe_repr(self.wait_while)}, expected a function")
 
 
 @dataclass(frozen=True)

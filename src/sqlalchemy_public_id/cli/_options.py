@@ -1,31 +1,22 @@
-"""The arguments and options that several commands share, each declared once."""
+"""The arguments and options that several commands share. Those of an operation are made from its ``Options``."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, cast
 
 import click
 
-from sqlalchemy_public_id.backfill import Pace
 from sqlalchemy_public_id.cli._console import format_argument
-from sqlalchemy_public_id.cli._tables import base_argument
-from sqlalchemy_public_id.migrating import Keeps, OnDuplicate, OnInvalid, Patience, ServerDefault, Triggers
+from sqlalchemy_public_id.cli._tables import Place, base_argument
+from sqlalchemy_public_id.migrating import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import choices_of, defaults_of, describe_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-FORMAT: dict[str, Any] = {"type": format_argument, "metavar": "FORMAT"}
-MODELS: dict[str, Any] = {"type": base_argument, "metavar": "MODULE:BASE"}
-_SECONDS: dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
-
-
-class Place(NamedTuple):
-    """The database and the tables that a command line names."""
-
-    url: str
-    tables: tuple[str, ...]
+_SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 def _place(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Place:
@@ -41,89 +32,66 @@ def require_url(context: click.Context, parameter: click.Parameter, url: str | N
     return url or ""
 
 
-def _choice(name: str, choices: Any, help: str, **more: Any) -> Decorator:
-    return click.option(name, type=click.Choice(get_args(choices)), help=help, **more)
+# --- the options of an operation
+
+_METAVARS = {"format": "FORMAT", "pause": "SHARE", "comment": "TEXT"}
+_KINDS: dict[Any, tuple[Any, str]] = {
+    int: (click.IntRange(min=1), "NUMBER"),
+    float: (_SECONDS, "SECONDS"),
+}
+"""Type of an option → how it is read from a command line, and what stands for its value there."""
 
 
-def _number(name: str, least: int, help: str, **more: Any) -> Decorator:
-    return click.option(name, type=click.IntRange(min=least), metavar="NUMBER", help=help, **more)
+def _options_of(holder: type[Any]) -> list[Decorator]:
+    """Return the options whose values the dataclass *holder* holds, but for functions."""
+    described = describe_options()
+    is_optional = holder is PublicIdColumn  # a model may describe the column instead
+    return [
+        _option(name, described[name].type, described[name].text, None if is_optional else default)
+        for name, default in defaults_of(holder).items()
+        if name != "wait_while"
+    ]
 
+
+def _option(name: str, type_: Any, text: str, default: Any) -> Decorator:
+    flag, help = f"--{name.replace('_', '-')}", text.replace("``", "'")
+    if type_ is bool:
+        return click.option(flag, is_flag=True, help=help)
+    read, metavar = _KINDS.get(type_, (click.STRING, "NAME"))
+    if name == "format":
+        read = format_argument
+    elif name == "pause":
+        read = click.FloatRange(min=0)
+    elif choices := choices_of(type_):
+        return click.option(flag, type=click.Choice(choices), default=default, help=help)
+    return click.option(flag, type=read, metavar=_METAVARS.get(name, metavar), default=default, help=help)
+
+
+def given_options(options: Options) -> Options:
+    """Return those of *options* that the command line contains, or that have a default."""
+    return cast("Options", {name: value for name, value in options.items() if value is not None})
+
+
+# --- groups
 
 PLACE: Sequence[Decorator] = (
     click.argument("place", nargs=-1, callback=_place, metavar="[URL] [TABLE]..."),
     click.option("--all", "all_tables", is_flag=True, help="Work on all tables instead of the named ones."),
     click.option(
         "--models",
-        **MODELS,
+        type=base_argument,
+        metavar="MODULE:BASE",
         help="Read columns, formats and index names from these models. --all means every model with public ids.",
     ),
-)
-COLUMN: Sequence[Decorator] = (
     click.option("--column", help="The column that stores the public ids.  [default: public_id]"),
-    click.option("--schema", help="The schema of the tables.  [default: the default schema of the connection]"),
-    click.option("--format", **FORMAT, help="The format of the ids.  [default: NanoId()]"),
-    click.option(
-        "--unique-name",
-        metavar="NAME",
-        help="The name for the unique index if the migration creates it.  [default: uq_…]",
-    ),
-    click.option(
-        "--collation",
-        metavar="NAME",
-        help="Change the collation of an existing column: 'bytes' for an exact comparison, or the name of a collation.",
-    ),
-    _choice("--keeps", Keeps, "What 'loosen' leaves in place because the column had it before."),
-    _choice(
-        "--server-default",
-        ServerDefault,
-        "Whether the database generates ids that writers omit: always, until 'contract', or never.  [default: keep]",
-    ),
-    click.option("--comment", metavar="TEXT", help="A comment to store with the column."),
 )
-"""They are the arguments of :meth:`PublicIdColumn.of`, and ``None`` if they are left out."""
-TRIGGERS = _choice(
-    "--update-triggers", Triggers, "What to do if the backfill would fire triggers of the table.", default="refuse"
-)
-CONSENT: Sequence[Decorator] = (
-    TRIGGERS,
-    _choice(
-        "--on-duplicate",
-        OnDuplicate,
-        "What to do if several rows have one id. 'replace' keeps it in the first row.",
-        default="refuse",
-    ),
-    _choice("--on-invalid", OnInvalid, "What to do with stored ids that the format does not accept.", default="refuse"),
-    click.option("--allow-lock", is_flag=True, help="Allow steps that make writers wait."),
-)
-PATIENCE: Sequence[Decorator] = (
-    click.option(
-        "--lock-timeout",
-        **_SECONDS,
-        default=Patience.lock_timeout,
-        help="How long a step waits for a lock on the table. Other sessions queue behind it meanwhile.",
-    ),
-    _number("--attempts", 1, "How often a step tries to get its lock before it gives up.", default=Patience.attempts),
-    click.option(
-        "--index-timeout",
-        **_SECONDS,
-        default=Patience.index_timeout,
-        help="How long the index build waits for open transactions to end.",
-    ),
-)
+COLUMN: Sequence[Decorator] = _options_of(PublicIdColumn)
+CONSENT: Sequence[Decorator] = _options_of(Consent)
+TRIGGERS: Sequence[Decorator] = CONSENT[:1]
+"""Of the consent, what a backfill asks for."""
+PATIENCE: Sequence[Decorator] = _options_of(Patience)
 PACE: Sequence[Decorator] = (
-    click.option(
-        "--batch-seconds",
-        **_SECONDS,
-        default=Pace.batch_seconds,
-        help="How long one batch of rows should take. The number of rows adapts.",
-    ),
-    click.option(
-        "--pause",
-        type=click.FloatRange(min=0),
-        metavar="SHARE",
-        default=Pace.pause,
-        help="How long to pause after a batch, as a share of its duration.",
-    ),
+    *_options_of(Pace),
     click.option(
         "--replica",
         metavar="URL",
@@ -131,12 +99,15 @@ PACE: Sequence[Decorator] = (
         show_envvar=True,
         help="Wait while this replica lags behind.",
     ),
-    click.option("--max-lag", **_SECONDS, default=10.0, help="How far the replica may lag behind."),
-    _number(
+    click.option(
+        "--max-lag", type=_SECONDS, metavar="SECONDS", default=10.0, help="How far the replica may lag behind."
+    ),
+    click.option(
         "--max-load",
-        0,
-        "Wait while other sessions run more statements than this (active sessions on PostgreSQL, Threads_running on "
-        "MySQL and MariaDB).",
+        type=click.IntRange(min=0),
+        metavar="NUMBER",
+        help="Wait while other sessions run more statements than this (active sessions on PostgreSQL, Threads_running "
+        "on MySQL and MariaDB).",
     ),
     click.option(
         "--pause-file",

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import click
 from sqlalchemy import Engine, inspect
 
 from sqlalchemy_public_id.columns import public_id_columns
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.declared import read_declared, take_fields
+from sqlalchemy_public_id.migrating import Options, PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import take_fields
+from sqlalchemy_public_id.migrating.declared import read_declared
+
+
+class Place(NamedTuple):
+    """The database and the tables that a command line names."""
+
+    url: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a command line says about the tables to work on."""
+
+    place: Place
+    all_tables: bool
+    models: Any
+    """A declarative base, or None."""
+    column: str | None
+    options: Options
 
 
 def base_argument(text: str) -> Any:
@@ -34,26 +55,23 @@ def base_argument(text: str) -> Any:
     return base
 
 
-def fields_of(cls: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that are fields of the dataclass *cls*, without those that were left out."""
-    return take_fields(cls, {name: value for name, value in given.items() if value is not None})
-
-
-def chosen_targets(engine: Engine, given: dict[str, Any], *, needs_models: bool) -> list[PublicIdColumn]:
-    """Return the column of each table that the arguments of a command name.
+def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) -> list[PublicIdColumn]:
+    """Return the column of each table that *selection* names.
 
     :param needs_models: True to refuse ``--all`` without models, which would change tables that nobody named.
     """
-    tables, base = given["place"].tables, given["models"]
-    described = fields_of(PublicIdColumn, given)
-    if bool(tables) == given["all_tables"]:
+    tables, base, is_all = selection.place.tables, selection.models, selection.all_tables
+    described = take_fields(PublicIdColumn, selection.options)
+    if selection.column is not None:
+        described["column"] = selection.column
+    if bool(tables) == is_all:
         raise click.UsageError(
             "name the tables, or pass --all" if not tables else "pass either tables or --all, not both"
         )
-    if base is None and given["all_tables"] and needs_models:
+    if base is None and is_all and needs_models:
         raise click.UsageError("--all needs --models MODULE:BASE; without models, name the tables")
     if base is None:
-        names = tables or inspect(engine).get_table_names(schema=given["schema"])
+        names = tables or inspect(engine).get_table_names(schema=described.get("schema"))
         return [PublicIdColumn.of(name, **described) for name in names]
     if described:
         raise click.UsageError(f"the models already describe the column, so leave out {', '.join(sorted(described))}")

@@ -12,8 +12,15 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import configure_mappers
 
-from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines
-from sqlalchemy_public_id.cli._options import FORMAT, MODELS
+from sqlalchemy_public_id.cli._console import (
+    UsageProblem,
+    connect,
+    counted,
+    echo_stderr,
+    example_lines,
+    format_argument,
+)
+from sqlalchemy_public_id.cli._tables import base_argument
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import BASE36, Format
@@ -32,8 +39,19 @@ from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
     )
 )
 @click.argument("id")
-@click.option("--format", **FORMAT, help="The format that ID should have, which is guessed otherwise.")
-@click.option("--models", "base", **MODELS, help="Show which of these models ID may belong to.")
+@click.option(
+    "--format",
+    type=format_argument,
+    metavar="FORMAT",
+    help="The format that ID should have, which is guessed otherwise.",
+)
+@click.option(
+    "--models",
+    "base",
+    type=base_argument,
+    metavar="MODULE:BASE",
+    help="Show which of these models ID may belong to.",
+)
 @click.option("--url", metavar="URL", help="With --models, look for the row in this database.")
 def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
     """Describe ID: format, prefix and time, or why it is malformed.

@@ -9,21 +9,34 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeAlias
 
 import click
 from sqlalchemy import Connection, Engine, String, inspect
 from sqlalchemy.exc import SQLAlchemyError
+from typing_extensions import Unpack
 
-from sqlalchemy_public_id.backfill import MaxLag, MaxLoad, Pace, PauseFile, Progress
+from sqlalchemy_public_id.backfill import MaxLag, MaxLoad, PauseFile, Progress
 from sqlalchemy_public_id.backfill import run as run_backfill
 from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines, problem_of
-from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PACE, PATIENCE, PLACE, TRIGGERS, Decorator, options
-from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
+from sqlalchemy_public_id.cli._options import (
+    COLUMN,
+    CONSENT,
+    PACE,
+    PATIENCE,
+    PLACE,
+    TRIGGERS,
+    Decorator,
+    given_options,
+    options,
+)
+from sqlalchemy_public_id.cli._tables import Place, Selection, chosen_targets
 from sqlalchemy_public_id.errors import DryRun, PublicIdError
-from sqlalchemy_public_id.migrating import Consent, Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import live_table
+from sqlalchemy_public_id.migrating import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import take_fields
+from sqlalchemy_public_id.migrating.databases import live_table, plan_for
 from sqlalchemy_public_id.migrating.table import columns_of
 from sqlalchemy_public_id.operation import PHASES, incomplete, run_phases
 
@@ -45,21 +58,32 @@ class _Stopped(Exception):
     """Ctrl-C was pressed, and the batch has ended."""
 
 
-def _run(name: str, given: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class _Waits:
+    """When a backfill waits."""
+
+    replica: str | None
+    max_lag: float
+    max_load: int | None
+    pause_file: str | None
+
+
+def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool) -> None:
     """Run the operation *name* on each table, and exit with the highest exit status."""
+    given = selection.options
+    dry_run = given.get("dry_run", False)
     with (
-        connect(given["place"].url) as engine,
-        connect(given["replica"]) if given.get("replica") else nullcontext() as replica,
+        connect(selection.place.url) as engine,
+        connect(waits.replica) if waits.replica else nullcontext() as replica,
         _logged(),
-        _interruptible() if "pause" in given else nullcontext(lambda: False) as is_stopped,
+        _interruptible() if "backfill" in PHASES[name] else nullcontext(lambda: False) as is_stopped,
     ):
-        targets = chosen_targets(engine, given, needs_models=True)
-        if name == "drop" and not given["yes"] and not given["dry_run"]:
+        targets = chosen_targets(engine, selection, needs_models=True)
+        if name == "drop" and not yes and not dry_run:
             names = ", ".join(map(str, targets))
             click.confirm(f"Drop {names}? Links that contain these ids will stop working.", abort=True, err=True)
-        consent, patience = Consent(**fields_of(Consent, given)), Patience(**fields_of(Patience, given))
-        pace = Pace(**fields_of(Pace, given), wait_while=_wait_while(given, replica, is_stopped))
-        settings: dict[str, Any] = {"consent": consent, "patience": patience, "pace": pace, "dry_run": given["dry_run"]}
+        consent, patience = Consent(**take_fields(Consent, given)), Patience(**take_fields(Patience, given))
+        pace = Pace(**take_fields(Pace, given), wait_while=_wait_while(waits, replica, is_stopped))
         on_progress = _lines_of_progress()
 
         def run(target: PublicIdColumn) -> int:
@@ -68,10 +92,20 @@ def _run(name: str, given: dict[str, Any]) -> None:
             try:
                 with engine.connect() as connection:
                     connection.execution_options(isolation_level="AUTOCOMMIT")
-                    if name == "backfill" and not given["dry_run"]:
-                        _backfill(connection, target, given, pace, on_progress)
+                    if name == "backfill" and not dry_run:
+                        if given.get("format") is None and selection.models is None:
+                            _require_usual_length(connection, target)
+                        _backfill(connection, target, consent, pace, on_progress)
                         return 0
-                    run_phases(connection, target, PHASES[name], **settings, on_progress=on_progress)
+                    run_phases(
+                        connection,
+                        plan_for(target, connection.dialect, consent),
+                        PHASES[name],
+                        patience=patience,
+                        pace=pace,
+                        dry_run=dry_run,
+                        on_progress=on_progress,
+                    )
             except DryRun as end:
                 click.echo(str(end.report))
                 return 1 if end.report.obstacles else 0
@@ -84,10 +118,10 @@ def _run(name: str, given: dict[str, Any]) -> None:
             return 0
 
         try:
-            if given["jobs"] == 1:
+            if jobs == 1:
                 status = max(map(run, targets), default=0)
             else:
-                with ThreadPoolExecutor(given["jobs"]) as pool:
+                with ThreadPoolExecutor(jobs) as pool:
                     status = max(pool.map(run, targets), default=0)
         except (_Stopped, KeyboardInterrupt) as end:
             how = "stopped" if isinstance(end, _Stopped) else "interrupted"
@@ -97,14 +131,18 @@ def _run(name: str, given: dict[str, Any]) -> None:
 
 
 def _backfill(
-    connection: Connection, target: PublicIdColumn, given: dict[str, Any], pace: Pace, on_progress: OnProgress
+    connection: Connection, target: PublicIdColumn, consent: Consent, pace: Pace, on_progress: OnProgress
 ) -> None:
     """Fill the rows without waiting for a turn, so that several processes can fill one table."""
-    if given["format"] is None and given["models"] is None:
-        _require_usual_length(connection, target)
-    place: dict[str, Any] = {name: getattr(target, name) for name in ("table", "column", "schema", "format")}
     progress = run_backfill(
-        connection, **place, **vars(pace), update_triggers=given["update_triggers"], on_progress=on_progress
+        connection,
+        target.table,
+        target.column,
+        format=target.format,
+        schema=target.schema,
+        **vars(pace),
+        update_triggers=consent.update_triggers,
+        on_progress=on_progress,
     )
     rows = "row" if progress.filled == 1 else "rows"
     click.echo(f"{progress.filled} {rows} of {target.table} got an id in {progress.seconds:.1f} s")
@@ -129,16 +167,14 @@ def _require_usual_length(connection: Connection, target: PublicIdColumn) -> Non
 # --- while it runs
 
 
-def _wait_while(
-    given: dict[str, Any], replica: Engine | None, is_stopped: Callable[[], bool]
-) -> Callable[[Connection], bool]:
+def _wait_while(given: _Waits, replica: Engine | None, is_stopped: Callable[[], bool]) -> Callable[[Connection], bool]:
     waits: list[Callable[[Connection], bool]] = []
     if replica is not None:
-        waits.append(MaxLag(replica, given["max_lag"]))
-    if given.get("max_load") is not None:
-        waits.append(MaxLoad(given["max_load"]))
-    if given.get("pause_file"):
-        waits.append(PauseFile(given["pause_file"]))
+        waits.append(MaxLag(replica, given.max_lag))
+    if given.max_load is not None:
+        waits.append(MaxLoad(given.max_load))
+    if given.pause_file:
+        waits.append(PauseFile(given.pause_file))
 
     def wait_while(connection: Connection) -> bool:
         if is_stopped():
@@ -229,8 +265,22 @@ def _command(name: str, summary: str, more: str, *groups: Sequence[Decorator]) -
         ),
     )
     @options(PLACE, COLUMN, *groups, [_JOBS, _DRY_RUN])
-    def command(**given: Any) -> None:
-        _run(name, given)
+    def command(
+        place: Place,
+        all_tables: bool,
+        models: Any,
+        column: str | None,
+        jobs: int,
+        yes: bool = False,
+        replica: str | None = None,
+        max_lag: float = 0.0,
+        max_load: int | None = None,
+        pause_file: str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        selection = Selection(place, all_tables, models, column, given_options(options))
+        waits = _Waits(replica, max_lag, max_load, pause_file)
+        _run(name, selection, waits, jobs=jobs, yes=yes)
 
     return command
 
@@ -254,7 +304,7 @@ OPERATIONS: Sequence[click.Command] = (
         "backfill",
         "Generate ids for existing rows without one, in short batches.",
         f"Readers and writers can continue. To speed it up, start several processes for one table. {_AGAIN}",
-        *([TRIGGERS], PACE),
+        *(TRIGGERS, PACE),
     ),
     _command(
         "contract",

@@ -9,12 +9,14 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
+from typing_extensions import Unpack
 
 from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, problem_of, table_lines
-from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, options
-from sqlalchemy_public_id.cli._tables import chosen_targets, fields_of
+from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, given_options, options
+from sqlalchemy_public_id.cli._tables import Place, Selection, chosen_targets
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
-from sqlalchemy_public_id.migrating import Consent, PublicIdColumn
+from sqlalchemy_public_id.migrating import Consent, Options, PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import take_fields
 from sqlalchemy_public_id.migrating.databases import plan_for
 from sqlalchemy_public_id.migrating.plan import Lock
 from sqlalchemy_public_id.migrating.report import LOCKS, MigrationReport, in_time
@@ -35,19 +37,22 @@ from sqlalchemy_public_id.operation import examine
     help="text: steps and statements. table: one line per table. json: everything, for programs.  "
     "[default: text; table with --all]",
 )
-def plan(output: str | None, **given: Any) -> None:
+def plan(
+    place: Place, all_tables: bool, models: Any, column: str | None, output: str | None, **options: Unpack[Options]
+) -> None:
     """Preview the migration of each TABLE: steps, locks, obstacles.
 
     Shows what 'public-id add' would do, with its statements and the estimated time, and changes nothing. The exit
     status is 1 if there is an obstacle. To preview another command, run it with --dry-run.
     """
-    consent = Consent(**fields_of(Consent, given))
-    with connect(given["place"].url) as engine, engine.connect() as connection:
+    given = given_options(options)
+    consent, selection = Consent(**take_fields(Consent, given)), Selection(place, all_tables, models, column, given)
+    with connect(place.url) as engine, engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        targets = chosen_targets(engine, given, needs_models=False)
-        is_alone = not given["all_tables"] and len(targets) == 1
+        targets = chosen_targets(engine, selection, needs_models=False)
+        is_alone = not all_tables and len(targets) == 1
         reports = [_examined(connection, target, consent, raises=is_alone) for target in targets]
-    output = output or ("table" if given["all_tables"] else "text")
+    output = output or ("table" if all_tables else "text")
     if output == "json":
         facts = [report.as_dict() for report in reports]
         click.echo(json.dumps(facts[0] if is_alone else facts, indent=2))
@@ -62,8 +67,7 @@ def plan(output: str | None, **given: Any) -> None:
 def _examined(connection: Connection, target: PublicIdColumn, consent: Consent, *, raises: bool) -> MigrationReport:
     """Return the report of one table. If it cannot be read, report an obstacle, or raise the error if *raises*."""
     try:
-        steps = plan_for(target, connection.dialect, allow_lock=consent.allow_lock)
-        return examine(connection, steps, ["expand", "backfill", "contract"], consent)
+        return examine(connection, plan_for(target, connection.dialect, consent), ["expand", "backfill", "contract"])
     except (PublicIdError, SQLAlchemyError) as error:
         if raises or connection.invalidated:
             raise

@@ -4,24 +4,7 @@
 catalogs, and not on Alembic. Each database has a subpackage with its steps, catalog queries, rows and session.
 """
 
-from sqlalchemy_public_id.migrating.column import (
-    Consent,
-    Keeps,
-    OnDuplicate,
-    OnInvalid,
-    Patience,
-    PublicIdColumn,
-    ServerDefault,
-    Triggers,
-)
+from sqlalchemy_public_id.migrating.column import PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import Consent, Options, Pace, Patience, Triggers
 
-__all__ = [
-    "Consent",
-    "Keeps",
-    "OnDuplicate",
-    "OnInvalid",
-    "Patience",
-    "PublicIdColumn",
-    "ServerDefault",
-    "Triggers",
-]
+__all__ = ["Consent", "Options", "Pace", "Patience", "PublicIdColumn", "Triggers"]

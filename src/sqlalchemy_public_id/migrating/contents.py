@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, String, and_, bindparam, cast, func, not_, select, update
 from sqlalchemy.dialects.mysql import CHAR
 
-from sqlalchemy_public_id.migrating.column import Triggers
+from sqlalchemy_public_id.migrating.consent import Triggers
 from sqlalchemy_public_id.migrating.rows import Place, Rows
 from sqlalchemy_public_id.migrating.session import updating
 from sqlalchemy_public_id.types import IdColumnType

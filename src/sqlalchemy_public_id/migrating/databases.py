@@ -9,6 +9,7 @@ from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrating.column import PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import Consent
 from sqlalchemy_public_id.migrating.mysql.plan import MySQLPlan
 from sqlalchemy_public_id.migrating.mysql.rows import MySQLRows
 from sqlalchemy_public_id.migrating.mysql.session import MySQLSession
@@ -76,9 +77,9 @@ def rows_of(live: LiveTable, state: State | None = None) -> Rows:
     return database_of(live.connection.dialect).rows(live, state or live.read_state())
 
 
-def plan_for(target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False) -> Plan:
+def plan_for(target: PublicIdColumn, dialect: Dialect, consent: Consent | None = None, *, online: bool = True) -> Plan:
     """Return the plan for the database of *dialect*.
 
     :raises ConfigurationError: if the database is not supported, or does not accept one of the names.
     """
-    return database_of(dialect).plan(target, dialect, online=online, allow_lock=allow_lock)
+    return database_of(dialect).plan(target, dialect, consent, online=online)

@@ -7,8 +7,7 @@ of ``env.py``. If they do not contain the table (yet, or any more), their naming
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from sqlalchemy import Column, DefaultClause, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
@@ -22,11 +21,6 @@ from sqlalchemy_public_id.migrating.server_defaults import can_generate
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None
 """``target_metadata``: one ``MetaData``, several or none."""
-
-
-def take_fields(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that are fields of the dataclass *cls*."""
-    return {field.name: given[field.name] for field in fields(cls) if field.name in given}
 
 
 def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | None:

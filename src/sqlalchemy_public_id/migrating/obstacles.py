@@ -20,7 +20,7 @@ from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.migrating.column import Triggers
+from sqlalchemy_public_id.migrating.consent import Triggers
 from sqlalchemy_public_id.migrating.contents import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.migrating.databases import database_of, rows_of
 from sqlalchemy_public_id.migrating.plan import Scene

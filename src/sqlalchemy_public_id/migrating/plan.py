@@ -15,7 +15,8 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.migrating.column import Consent, PublicIdColumn
+from sqlalchemy_public_id.migrating.column import PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import Consent
 from sqlalchemy_public_id.migrating.state import State
 from sqlalchemy_public_id.migrating.table import LiveTable
 from sqlalchemy_public_id.types import column_type
@@ -57,7 +58,7 @@ class Plan(ABC):
     """The steps for one database. The names in its statements are quoted, and include the schema.
 
     :param online: False if all steps run inside one transaction that is open already.
-    :param allow_lock: True if writers may wait during steps that the database cannot execute concurrently with them.
+    :param consent: what the steps may do to existing rows and to other users of the table; by default, nothing.
     :raises ConfigurationError: if the database does not accept one of the names.
     """
 
@@ -65,7 +66,7 @@ class Plan(ABC):
     """The collation that compares bytes, which a new column of public ids gets."""
 
     def __init__(
-        self, target: PublicIdColumn, dialect: Dialect, *, online: bool = True, allow_lock: bool = False
+        self, target: PublicIdColumn, dialect: Dialect, consent: Consent | None = None, *, online: bool = True
     ) -> None:
         self.target = target
         self.dialect = dialect
@@ -75,7 +76,7 @@ class Plan(ABC):
             if problem is not None:
                 raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
         self.online = online
-        self.allow_lock = allow_lock
+        self.consent: Consent = consent or Consent()
         self.schema: str = f"{self.quoted(target.schema)}." if target.schema else ""
         self.table: str = quoted_table(target.table, target.schema, dialect)
         self.column: str = self.quoted(target.column)
@@ -185,7 +186,6 @@ class Scene:
     table: LiveTable
     plan: Plan
     phases: Sequence[Phase]
-    consent: Consent
     state: State
     runs: bool = False
     """True if the phases run after the checks."""
@@ -195,6 +195,10 @@ class Scene:
     @property
     def target(self) -> PublicIdColumn:
         return self.plan.target
+
+    @property
+    def consent(self) -> Consent:
+        return self.plan.consent
 
     @cached_property
     def steps(self) -> list[tuple[Phase, Step]]:

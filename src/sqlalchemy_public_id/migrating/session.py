@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import LockNotAvailable
-from sqlalchemy_public_id.migrating.column import Patience, Triggers
+from sqlalchemy_public_id.migrating.consent import Patience, Triggers
 from sqlalchemy_public_id.migrating.plan import Lock, Step
 from sqlalchemy_public_id.migrating.table import LiveTable
 
@@ -131,6 +131,14 @@ class Session(ABC):
     @abstractmethod
     def begin_step(self, lock: Lock, seconds: float) -> AbstractContextManager[None]:
         """Surround the statements of a step, which wait for their *lock* for up to *seconds*."""
+
+    @abstractmethod
+    def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
+        """Return True if the open transaction has written what the first step would commit with it.
+
+        :param versions: returns the quoted name of Alembic's table of versions; ``None`` if it stores none yet.
+        :param transactional_ddl: True if Alembic runs DDL inside of its transactions.
+        """
 
     # --- the turn
 

@@ -19,7 +19,8 @@ from typing_extensions import TypeVar
 
 from sqlalchemy_public_id.dialects import Outcome, begin_to_write, traits_for
 from sqlalchemy_public_id.errors import LockNotAvailable, Obstacle
-from sqlalchemy_public_id.migrating.column import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrating.column import PublicIdColumn
+from sqlalchemy_public_id.migrating.consent import Patience
 from sqlalchemy_public_id.migrating.plan import Lock, Scene, Step
 from sqlalchemy_public_id.migrating.session import Session, send
 from sqlalchemy_public_id.migrating.state import State

@@ -15,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.migrating.consent import Consent
 from sqlalchemy_public_id.migrating.mysql.session import MySQLSession
 from sqlalchemy_public_id.migrating.plan import Lock, Phase, Plan, Scene, Step, step_if
 from sqlalchemy_public_id.migrating.server_defaults import expression, is_generated
@@ -98,7 +99,7 @@ class MySQLPlan(Plan):
         if not self.online or scene.state.versioned:  # an ALTER would commit; a copy of a versioned table refuses it
             return
         # temporary tables refuse LOCK=NONE, and the catalogs do not describe them
-        plan = MySQLPlan(replace(scene.target, table=_COPY), self.dialect, allow_lock=True)
+        plan = MySQLPlan(replace(scene.target, table=_COPY), self.dialect, Consent(allow_lock=True))
         drop = f"DROP TEMPORARY TABLE IF EXISTS {plan.table}"
         with MySQLSession(connection).settings():
             send(connection, drop)  # left by an interrupted rehearsal
@@ -126,18 +127,18 @@ class MySQLPlan(Plan):
         name = self.target.column
         # INSTANT renames the column, and MySQL fails (3507) if it truncates the longer name within a character
         is_cut = not name.isascii() and len(name.encode()) > _NOT_CUT
-        algorithm = f", ALGORITHM={'COPY' if self.allow_lock else 'INPLACE'}" if is_cut else ""
+        algorithm = f", ALGORITHM={'COPY' if self.consent.allow_lock else 'INPLACE'}" if is_cut else ""
         return f"ALTER TABLE {self.table} DROP COLUMN {self.column}{algorithm}"
 
     @property
     def _lock(self) -> str:
         # the server chooses the algorithm with the weakest lock, and refuses if writers would still have to wait
-        return "" if self.allow_lock else ", LOCK=NONE"
+        return "" if self.consent.allow_lock else ", LOCK=NONE"
 
     @property
     def _rebuild(self) -> str:
         # MySQL's rebuild in place can lose rows while deleted ones are purged, even if writers wait (bug 115608)
-        return ", ALGORITHM=COPY" if self.allow_lock and not self._is_mariadb else self._lock
+        return ", ALGORITHM=COPY" if self.consent.allow_lock and not self._is_mariadb else self._lock
 
     @property
     def _is_mariadb(self) -> bool:
@@ -203,7 +204,7 @@ class MySQLPlan(Plan):
 
         The probe takes the lock and does nothing: InnoDB has no keys to enable. Without LOCK=NONE, writers wait anyway.
         """
-        probe = "" if self.allow_lock else f"ALTER TABLE {self.table} ENABLE KEYS"
+        probe = "" if self.consent.allow_lock else f"ALTER TABLE {self.table} ENABLE KEYS"
         return Step(name, statements, Lock.REWRITE, probe)
 
     def _collate(self) -> list[Step]:

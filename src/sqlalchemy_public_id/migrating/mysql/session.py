@@ -7,7 +7,7 @@ rows, and must not end a phase before all nodes have executed it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,9 @@ class MySQLSession(Session):
 
     lock_setting = "lock_wait_timeout"
     _turn: str = ""
+
+    def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
+        return False  # any DDL statement commits what was written before it, with or without this library
 
     def read_settings(self) -> dict[str, str]:
         names = ", ".join(f"'{name}'" for name in _READ)

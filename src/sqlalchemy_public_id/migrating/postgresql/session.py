@@ -7,7 +7,7 @@ other connections, and not to those that need it.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.dialects.quoting import literal, quoted_table
-from sqlalchemy_public_id.migrating.column import Patience
+from sqlalchemy_public_id.migrating.consent import Patience
 from sqlalchemy_public_id.migrating.plan import Lock
 from sqlalchemy_public_id.migrating.session import Session, restore, send, transaction
 
@@ -56,6 +56,16 @@ class PostgreSQLSession(Session):
 
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
         return {**dict.fromkeys(_LIMITS, 0), self.lock_setting: milliseconds(self.patience.lock_timeout)}
+
+    def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
+        # The first revision shares a transaction with the table of versions, which Alembic creates; others may share
+        # it with earlier revisions, whose versions it stores.
+        table = versions()
+        if table is None:
+            return False
+        own = "CAST(pg_catalog.pg_current_xact_id_if_assigned() AS xid)"  # NULL if the transaction has written nothing
+        query = f"SELECT {own} IS NOT NULL AND NOT EXISTS (SELECT FROM {table} WHERE xmin = {own})"
+        return bool(send(self.connection, query).scalar())
 
     def lock_limit(self, seconds: float) -> str:
         return self.written(self.lock_setting, milliseconds(seconds))

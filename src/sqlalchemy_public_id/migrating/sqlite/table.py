@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import ColumnElement, case, false, func, text
 from sqlalchemy.types import NullType
 
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrating.plan import Lock
@@ -220,6 +221,12 @@ class SQLiteSession(Session):
     def begin_step(self, lock: Lock, seconds: float) -> Generator[None]:
         with transaction(self.connection, "BEGIN IMMEDIATE"):
             yield
+
+    def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
+        # the driver begins a transaction at the first INSERT, UPDATE or DELETE, and Alembic commits each version
+        return not transactional_ddl and traits_for(self.connection.dialect).in_transaction(
+            self.connection.connection.dbapi_connection
+        )
 
     def try_turn(self, table: str | None, schema: str | None) -> None:
         return None
