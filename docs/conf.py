@@ -180,7 +180,7 @@ class Keywords(SphinxDirective):
         lines: list[str] = []
         for name, option in describe_options().items():
             default = defaults[name]
-            lines += [f"``{name}``{'' if default is None else f' = ``{default!r}``'}", f"    {option.text}"]
+            lines += [f"``{name}``{'' if default in (None, '') else f' = ``{default!r}``'}", f"    {option.text}"]
             if choices := choices_of(option.type):
                 lines[-1] += f" One of {', '.join(f'``{choice!r}``' for choice in choices)}."
         return self.parse_text_to_nodes("\n".join(lines))
