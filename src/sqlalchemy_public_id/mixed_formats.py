@@ -136,16 +136,16 @@ def formats_in(expression: Any) -> Iterator[Format]:
                     yield from formats_in(part)
 
 
-def refuse_two_formats(expression: Any) -> None:
-    """Refuse *expression* in the results of a statement if it may return ids of two formats.
-
-    :raises ConfigurationError: if it is refused.
-    """
+def refused_mixture(expression: Any) -> RefusedOperand | None:
+    """Return what refuses *expression* if it may return ids of two formats; None if it may not."""
     if isinstance(expression, Column) and isinstance(expression.table, Table):
-        return
+        return None
     pair = differing(formats_in(expression))
-    if pair is not None:
-        raise two_formats(*pair, where="an expression")
+    return None if pair is None else _refused(expression, pair, "an expression")
+
+
+def _refused(expression: Any, pair: tuple[Format, Format], where: str) -> RefusedOperand:
+    return RefusedOperand(expression, lambda: two_formats(*pair, where=where))
 
 
 # --- set operations
@@ -202,17 +202,15 @@ def comparable(format: Format, ids: Any, value: Any) -> Any:
     :raises ConfigurationError: if *value* is a query of ids of another format.
     """
     value = value.__clause_element__() if hasattr(value, "__clause_element__") else value
-    own = [format] if isinstance(ids, Column) else [format, *formats_in(ids)]
     if isinstance(value, SelectBase):
-        pair = differing(own + formats_of_query(value)[0])
+        pair = differing([format, *formats_of_query(value)[0]])
         if pair is not None:
             raise two_formats(*pair, where="a comparison")
     elif isinstance(value, ColumnElement):
         column: ColumnElement[Any] = value
-        pair = differing([*own, *formats_in(column)])
+        pair = differing([format, *formats_in(value.element if isinstance(value, CollectionAggregate) else column)])
         if pair is not None:
-            one, other = pair
-            return RefusedOperand(column, lambda: two_formats(one, other, where="a comparison"))
+            return _refused(column, pair, "a comparison")
         is_key = isinstance(column.type, Integer) and not isinstance(column, BindParameter)
         if is_key and _is_never_number(format):
             return RefusedOperand(column, lambda: InvalidKey(ids))

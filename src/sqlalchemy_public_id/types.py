@@ -30,7 +30,7 @@ from sqlalchemy_public_id.mixed_formats import (
     is_collection,
     no_text,
     refuse_mixed_unions,
-    refuse_two_formats,
+    refused_mixture,
 )
 from sqlalchemy_public_id.typed import TypedId
 
@@ -98,6 +98,9 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
             return type_coerce(self.expr, String()).operate(op, *other, **kwargs)
         if op in COMPARISONS:
             other = tuple(self._compared(op, value) for value in other)
+            mixed = refused_mixture(self.expr)
+            if mixed is not None:
+                return mixed.operate(op, *other, **kwargs)
         return super().operate(op, *other, **kwargs)
 
     def reverse_operate(self, op: Any, other: Any, **kwargs: Any) -> ColumnElement[Any]:
@@ -130,7 +133,7 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
         if isinstance(value, str):
             return self._ids.canonical(value) or value
         if is_collection(value):
-            return cloned_traverse(value, {}, {"bindparam": self._send_array})
+            value = cloned_traverse(value, {}, {"bindparam": self._send_array})
         if is_expression(value):
             return comparable(self._ids.id_format, self.expr, value)
         return [self._compared(op, each) for each in value] if op in _IN and _is_list(value) else value
@@ -301,7 +304,9 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         """Refuse a result in which ids of two formats meet. Runs when a SELECT is compiled, for each column of ids."""
-        refuse_two_formats(column)
+        refused = refused_mixture(column)
+        if refused is not None:
+            raise refused.error()
         return column
 
     def literal_processor(self, dialect: Dialect) -> Callable[[Any], str] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
