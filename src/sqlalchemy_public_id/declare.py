@@ -203,9 +203,11 @@ def name_index(column: Column[Any], table: Any) -> None:
     if isinstance(table, Table):
         is_named = table.metadata.naming_convention != _NO_CONVENTION
         for index in table.indexes:
-            if index.unique and list(index.columns) == [column] and not (is_named and index.name):
+            if not index.unique or list(index.columns) != [column]:
+                continue
+            if not (is_named and index.name):
                 index.name = quoted_name(unique_name(table.name, column.name), None)
-                event.listen(table, "after_parent_attach", partial(_use_constraint, index))
+            event.listen(table, "after_parent_attach", partial(_use_constraint, index))
 
 
 def _use_constraint(index: Index, table: Table, metadata: MetaData) -> None:
