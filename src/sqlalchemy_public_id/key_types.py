@@ -94,14 +94,15 @@ def _is_ids(value: Any) -> bool:
 
 def _without_ids(value: Any) -> Any:
     """Return *value*, which is compared with a key, or what refuses a column of ids when the statement is compiled."""
+    given: Any = value
     if isinstance(value, (ScalarSelect, SelectBase)):
-        query: Any = value.element if isinstance(value, ScalarSelect) else value
+        query: Any = given.element if isinstance(value, ScalarSelect) else given
         for column in query.selected_columns:
             if format_of_type(column.type) is not None:
                 raise _InvalidKey(column)
     elif _is_ids(value):
-        return RefusedOperand(value, lambda: InvalidKey(value))
-    return value
+        return RefusedOperand(given, lambda: InvalidKey(given))
+    return given
 
 
 class _Checks(BigInteger):

@@ -126,7 +126,7 @@ def formats_in(expression: Any) -> Iterator[Format]:
             parts = base.clauses
         else:
             parts = [getattr(base, "element", None)]  # a scalar subquery, a grouping, a function with OVER
-        format = format_of_type(base.type)
+        format = format_of_type(cast("Any", base).type)
         if format is not None:
             yield format
             for part in parts:
@@ -201,20 +201,22 @@ def comparable(format: Format, ids: Any, value: Any) -> Any:
 
     :raises ConfigurationError: if *value* is a query of ids of another format.
     """
-    value = value.__clause_element__() if hasattr(value, "__clause_element__") else value
-    if isinstance(value, SelectBase):
-        pair = differing([format, *formats_of_query(value)[0]])
+    given: Any = value.__clause_element__() if hasattr(value, "__clause_element__") else value
+    if isinstance(given, SelectBase):
+        pair = differing([format, *formats_of_query(given)[0]])
         if pair is not None:
             raise two_formats(*pair, where="a comparison")
-    elif isinstance(value, ColumnElement):
-        column: ColumnElement[Any] = value
-        pair = differing([format, *formats_in(value.element if isinstance(value, CollectionAggregate) else column)])
+    elif isinstance(given, ColumnElement):
+        compared = cast("Any", given)
+        pair = differing(
+            [format, *formats_in(compared.element if isinstance(given, CollectionAggregate) else compared)]
+        )
         if pair is not None:
-            return _refused(column, pair, "a comparison")
-        is_key = isinstance(column.type, Integer) and not isinstance(column, BindParameter)
+            return _refused(compared, pair, "a comparison")
+        is_key = isinstance(compared.type, Integer) and not isinstance(given, BindParameter)
         if is_key and _is_never_number(format):
-            return RefusedOperand(column, lambda: InvalidKey(ids))
-    return value
+            return RefusedOperand(compared, lambda: InvalidKey(ids))
+    return cast("Any", given)
 
 
 def _is_never_number(format: Format) -> bool:
