@@ -242,6 +242,14 @@ def has_many_rows(insert: Insert) -> bool:
         return True
 
 
+def has_own_compilation(construct: type[Any]) -> bool:
+    """Return True if a program has compiled *construct* with ``@compiles``, which a second one silently replaces.
+
+    If the name is missing, it is replaced.
+    """
+    return available(construct, "_compiler_dispatcher")
+
+
 # --- lookups
 
 

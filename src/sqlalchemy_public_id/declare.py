@@ -20,10 +20,11 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
-from sqlalchemy import Column, Identity, MetaData, Table, event
+from sqlalchemy import Column, Identity, Index, MetaData, Table, UniqueConstraint, event
 from sqlalchemy.orm import (
     InstrumentedAttribute,
     Mapped,
@@ -202,8 +203,28 @@ def name_index(column: Column[Any], table: Any) -> None:
     if isinstance(table, Table):
         is_named = table.metadata.naming_convention != _NO_CONVENTION
         for index in table.indexes:
-            if index.unique and list(index.columns) == [column] and not (is_named and index.name):
+            if not index.unique or list(index.columns) != [column]:
+                continue
+            if not (is_named and index.name):
                 index.name = quoted_name(unique_name(table.name, column.name), None)
+            event.listen(table, "after_parent_attach", partial(_use_constraint, index))
+
+
+def _use_constraint(index: Index, table: Table, metadata: MetaData) -> None:
+    """Replace the unique *index* by a constraint if the table refers to its own column. Runs when *table* is complete.
+
+    A constraint is part of CREATE TABLE, where the foreign key needs it; the index would be created afterwards.
+    """
+    (column,) = index.columns
+    names = {table.fullname, table.name} if table.schema == metadata.schema else {table.fullname}
+    targets = {f"{name}.{column.key}" for name in names}
+    if any(key.target_fullname in targets and not key.use_alter for key in table.foreign_keys):
+        table.indexes.remove(index)
+        column.index = column.unique = False  # copies of the table get the constraint, too
+        constraint = UniqueConstraint(column)
+        table.append_constraint(constraint)
+        if not isinstance(constraint.name, str):
+            constraint.name = index.name
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from numbers import Number
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from sqlalchemy import BigInteger, ColumnElement
 from sqlalchemy.engine import Dialect
@@ -23,6 +23,7 @@ from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import InvalidKey
+from sqlalchemy_public_id.mixed_formats import RefusedOperand, format_of_type
 
 EQUALITIES: frozenset[Any] = frozenset(
     {
@@ -76,17 +77,32 @@ def checked_key(value: object) -> object:
 class _KeyComparator(BigInteger.Comparator[int]):
     """Comparisons of a key, which refuse a query of public ids as well.
 
-    Neither a column nor a text is refused before the statement is executed: ``column in [...]`` compares, too.
+    Neither a column nor a text is refused before the statement is compiled or executed: ``column in [...]`` compares,
+    too.
     """
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
-        for value in other if op in COMPARISONS else ():
-            if isinstance(value, (ScalarSelect, SelectBase)):
-                query: Any = value.element if isinstance(value, ScalarSelect) else value
-                for column in query.selected_columns:
-                    if hasattr(column.type, "id_format"):
-                        raise _InvalidKey(column)
+        if op in COMPARISONS:
+            other = tuple(map(_without_ids, other))
         return super().operate(op, *other, **kwargs)
+
+
+def _is_ids(value: Any) -> bool:
+    element = value.__clause_element__() if hasattr(value, "__clause_element__") else value
+    return isinstance(element, ColumnElement) and format_of_type(cast("Any", element).type) is not None
+
+
+def _without_ids(value: Any) -> Any:
+    """Return *value*, which is compared with a key, or what refuses a column of ids when the statement is compiled."""
+    given: Any = value
+    if isinstance(value, (ScalarSelect, SelectBase)):
+        query: Any = given.element if isinstance(value, ScalarSelect) else given
+        for column in query.selected_columns:
+            if format_of_type(column.type) is not None:
+                raise _InvalidKey(column)
+    elif _is_ids(value):
+        return RefusedOperand(given, lambda: InvalidKey(given))
+    return given
 
 
 class _Checks(BigInteger):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from typing import Any, TypeGuard, cast
 
-from sqlalchemy import BindParameter, ColumnElement, String, type_coerce
+from sqlalchemy import ARRAY, BindParameter, ColumnElement, String, type_coerce
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.sql import ClauseElement, operators
@@ -24,6 +24,14 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.key_types import COMPARISONS, EQUALITIES
+from sqlalchemy_public_id.mixed_formats import (
+    NEEDS_TEXT,
+    comparable,
+    is_collection,
+    no_text,
+    refuse_mixed_unions,
+    refused_mixture,
+)
 from sqlalchemy_public_id.typed import TypedId
 
 _IN = {operators.in_op, operators.not_in_op}
@@ -84,11 +92,21 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
     """Comparisons of a public id with strings, and with the parameters that SQLAlchemy would send as strings."""
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> ColumnElement[Any]:
-        if op in _CONCATENATIONS and not self._ids.is_native:  # the result is not an id
+        if op in NEEDS_TEXT and self._ids.is_native:
+            raise no_text(op, self.expr)
+        if op in _CONCATENATIONS:  # the result is not an id
             return type_coerce(self.expr, String()).operate(op, *other, **kwargs)
         if op in COMPARISONS:
             other = tuple(self._compared(op, value) for value in other)
+            mixed = refused_mixture(self.expr)
+            if mixed is not None:
+                return mixed.operate(op, *other, **kwargs)
         return super().operate(op, *other, **kwargs)
+
+    def reverse_operate(self, op: Any, other: Any, **kwargs: Any) -> ColumnElement[Any]:
+        if op in NEEDS_TEXT and self._ids.is_native:
+            raise no_text(op, self.expr)
+        return super().reverse_operate(op, other, **kwargs)
 
     @property
     def _ids(self) -> IdColumnType:
@@ -114,7 +132,16 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
             return cloned_traverse(parameter, {}, {"bindparam": change})
         if isinstance(value, str):
             return self._ids.canonical(value) or value
+        if is_collection(value):
+            value = cloned_traverse(value, {}, {"bindparam": self._send_array})
+        if is_expression(value):
+            return comparable(self._ids.id_format, self.expr, value)
         return [self._compared(op, each) for each in value] if op in _IN and _is_list(value) else value
+
+    def _send_array(self, parameter: BindParameter[Any]) -> None:
+        if _is_string_parameter(parameter) and self._ids.is_native:
+            item = self._ids.coerce_compared_value(operators.eq, None)
+            parameter.type = ARRAY(item) if _is_list(parameter.value) else item
 
     def _type_of(self, op: Any, parameter: BindParameter[Any]) -> TypeEngine[Any]:
         """Return the type that sends *parameter*.
@@ -176,6 +203,8 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         self.id_format: Format = format_of(format)
         self._typed: type[TypedId] | None = None if isinstance(format, Format) else format
         super().__init__(self.id_format.max_length)
+        if self.id_format.is_native:
+            refuse_mixed_unions()
 
     def next_id(self) -> str:
         """Return a new id for a row; it may be taken already."""
@@ -272,6 +301,13 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
             return text if typed is None else new(typed, text)
 
         return process
+
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Refuse a result in which ids of two formats meet. Runs when a SELECT is compiled, for each column of ids."""
+        refused = refused_mixture(column)
+        if refused is not None:
+            raise refused.error()
+        return column
 
     def literal_processor(self, dialect: Dialect) -> Callable[[Any], str] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write native ids as SQL literals; SQLAlchemy has no literals for bytes."""

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, String, text
+from sqlalchemy import Engine, ForeignKey, MetaData, String, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from support.marks import on
 from support.people import migrating
 from support.projects import Project, upgrade_of
 
-from sqlalchemy_public_id import PublicIdColumnMixin
+from sqlalchemy_public_id import PublicIdColumnMixin, PublicIdMixin
 from sqlalchemy_public_id.alembic import add_public_id, contract_public_id, drop_public_id, loosen_public_id
 from sqlalchemy_public_id.migrating import PublicIdColumn
 from sqlalchemy_public_id.migrating.databases import live_table
@@ -161,3 +162,75 @@ def test_name_of_the_operation(project: Project) -> None:
     project.upgrade()
 
     assert unique_names(project.engine) == ["called_by_hand"]
+
+
+# --- a table that refers to its own ids
+
+
+def nodes(convention: Any, *, has_id: bool = True) -> MetaData:
+    """Return the model of a tree, whose nodes refer to the public ids of their parents."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(naming_convention=convention)
+
+    bases: Any = (PublicIdColumnMixin, Base) if has_id else (Base,)
+    parent = ForeignKey("node.public_id", name="fk_parent")
+
+    class Node(*bases):
+        __tablename__ = "node"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        if has_id:
+            parent_id: Mapped[str | None] = mapped_column(parent)
+
+    return Base.metadata
+
+
+@pytest.mark.parametrize("convention", [None, RECOMMENDED, OWN], ids=["none", "recommended", "own"])
+def test_own_reference(new_project: Callable[..., Project], convention: Any) -> None:
+    """A table that refers to its own ids is created, copied and migrated; ``alembic check`` is clean."""
+    project, metadata = new_project(), nodes(convention)
+    table = metadata.tables["node"]
+    (unique,) = (each for each in table.constraints if isinstance(each, UniqueConstraint))
+    assert unique.name == ("node_public_id_idx" if convention is OWN else "uq_node_public_id")
+    assert not table.indexes
+    metadata.create_all(project.engine)
+    assert project.check(metadata) is None
+    metadata.drop_all(project.engine)
+    copied = MetaData(naming_convention=convention)
+    table.to_metadata(copied)
+    copied.create_all(project.engine)
+    copied.drop_all(project.engine)
+
+    project.migrate(metadata)
+    assert project.check(nodes(convention)) is None
+    assert project.differences(metadata) == []
+
+
+@on("postgresql", "mysql", "mariadb")  # SQLite adds no foreign key to a table
+def test_own_reference_of_a_table_in_use(new_project: Callable[..., Project]) -> None:
+    """A table in use gets its ids, and a foreign key to them: ``alembic check`` is clean."""
+    project = new_project()
+    nodes(None, has_id=False).create_all(project.engine)
+    written = project.migrate(nodes(None))
+
+    assert "op.add_public_id('node'" in written
+    assert project.check(nodes(None)) is None
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_tables_that_refer_to_each_other(engine: Engine) -> None:
+    """Two tables may refer to the public ids of each other: SQLAlchemy adds the foreign keys after both."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Hen(PublicIdMixin, Base):
+        __tablename__ = "hen"
+        egg: Mapped[str | None] = mapped_column(ForeignKey("egg.public_id", name="fk_egg"))
+
+    class Egg(PublicIdMixin, Base):
+        __tablename__ = "egg"
+        hen: Mapped[str | None] = mapped_column(ForeignKey("hen.public_id", name="fk_hen"))
+
+    Base.metadata.create_all(engine)
+    Base.metadata.drop_all(engine)

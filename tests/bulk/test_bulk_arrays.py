@@ -301,3 +301,15 @@ def test_long_keys(session: Session) -> None:
     """Columns whose keys start with the same 63 characters, the longest name in PostgreSQL, are kept apart."""
     rows = [{f"{LONG}a": number, f"{LONG}b": -number} for number in range(ROWS)]
     agree(session, insert_in_bulk(session, Long, rows))
+
+
+def test_rows_that_draw_one_id(session: Session) -> None:
+    """Of rows that draw the same id, one keeps it and each of the others gets an id of its own."""
+    with testing.fixed_ids(Plain, "a" * 12, "b" * 12, "a" * 12, "a" * 12):
+        rows = [Plain(number=number) for number in range(ROWS)]
+        bulk.insert(session, rows)
+
+    agree(session, rows)
+    stored = dict(session.execute(select(Plain.public_id, Plain.number)).all())
+    assert stored == {row.public_id: row.number for row in rows}
+    assert len(stored) == ROWS

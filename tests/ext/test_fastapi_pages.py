@@ -12,7 +12,15 @@ from fastapi import Depends, FastAPI, Header
 from pydantic import BaseModel, Field, model_validator
 from sqlalchemy import Engine, ForeignKey, MetaData, String
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, with_loader_criteria
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    joinedload,
+    mapped_column,
+    relationship,
+    with_loader_criteria,
+)
 from support.async_sessions import session_on
 from support.web_requests import asked, asking
 
@@ -188,6 +196,16 @@ def test_there_and_back(get_session: Any) -> None:
     assert [item["name"] for item in second["items"]] == ["bass", "auk"]
     assert second["next"] is None
     assert fetch(app, f"sort=-name&limit=3&before={second['previous']}").json()["items"] == first["items"]
+
+
+def test_options_of_a_page(get_session: Any, statements: Statements) -> None:
+    """``options=`` are those of the SELECT: here, they load the keepers together with the animals."""
+    statements.clear()
+    app = zoo(get_session, options=[joinedload(Animal.keeper)])
+
+    assert names(app)
+    (select,) = statements.starting("SELECT")
+    assert " JOIN " in select
 
 
 def test_statements_of_a_page(get_session: Any, statements: Statements) -> None:

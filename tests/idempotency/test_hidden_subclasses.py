@@ -149,3 +149,18 @@ def test_async(async_engine: AsyncEngine, listen: Callable[..., None]) -> None:
             await session.rollback()
 
     tell(async_engine, Base.metadata, story)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("model", [Invoice, Letter])
+def test_class_of_a_row_beyond_the_condition(create: Callable[[MetaData], None], session: Session, model: Any) -> None:
+    """``where=`` also hides the class of another tenant's row: its id is a conflict that names no attribute."""
+    create(Base.metadata)
+    session.add_all(map(theirs, THEIRS))
+    session.commit()
+    session.expunge_all()
+    ours = {Invoice: Invoice.organization_id == 1, Letter: Letter.sender_id == 1}[model]
+    for of in THEIRS:
+        with pytest.raises(IdempotencyConflict) as caught:
+            insert_once(session, guess(model, THEIRS[of]), where=ours)
+        assert (caught.value.differing, caught.value.model) == ((), model.__name__)

@@ -20,13 +20,21 @@ from sqlalchemy import (
     table,
     text,
 )
-from sqlalchemy.ext.declarative import AbstractConcreteBase
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session
+from sqlalchemy.ext.declarative import AbstractConcreteBase, ConcreteBase
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers
 from support.marks import on
 from support.shapes import new_base
 from support.ways import flush
 
-from sqlalchemy_public_id import NanoId, PublicIdMixin, lookup
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdMixin,
+    Uuid7,
+    bigint_key,
+    lookup,
+    public_id_column,
+)
 from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.keys import cluster_key
 
@@ -140,6 +148,96 @@ def test_id_of_a_concrete_table(session: Session) -> None:
         session.flush()
 
     assert [each.public_id for each in staff] == ids
+
+
+CONCRETE: Any = {"concrete": True}
+
+
+def concrete_models(one: Any, other: Any) -> Any:
+    """Return a base and its two concrete subclasses, with ids of these formats."""
+
+    class Apart(DeclarativeBase):
+        metadata = MetaData()
+
+    class Post(PublicIdMixin, AbstractConcreteBase, Apart):
+        strict_attrs = True
+
+    class Question(Post):
+        __tablename__ = "question"
+        __public_id__ = one
+        __mapper_args__ = CONCRETE | {"polymorphic_identity": "question"}
+
+    class Answer(Post):
+        __tablename__ = "answer"
+        __public_id__ = other
+        __mapper_args__ = CONCRETE | {"polymorphic_identity": "answer"}
+
+    return Post, Question, Answer
+
+
+@pytest.mark.backend
+def test_concrete_tables_with_several_prefixes(session: Session, create: Callable[[MetaData], None]) -> None:
+    """Rows of concrete tables, whose ids are text of several formats, are found through their base."""
+    models = concrete_models(NanoId(prefix="qst"), Uuid7(prefix="longer", storage="text"))
+    post, *below = models
+    configure_mappers()
+    create(post.metadata)
+    rows = [model() for model in below]
+    session.add_all(rows)
+    session.commit()
+    ids = [row.public_id for row in rows]
+
+    assert {each.public_id for each in session.scalars(select(post))} == {*ids}
+    assert [lookup.get(session, post, each) for each in ids] == rows
+    assert [lookup.resolve(session, each) for each in ids] == rows
+    assert lookup.get_many(session, post, ids) == dict(zip(ids, rows, strict=True))
+    page = lookup.page(session, post, limit=1)
+    following = lookup.page(session, post, limit=1, after=page.next)
+    assert {*page, *following} == {*rows}
+
+
+def test_concrete_tables_with_several_formats_of_numbers(database: str) -> None:
+    """A union would show the numbers of all tables in one format: it is refused when the mappers are configured."""
+    post, *_ = concrete_models(Uuid7(prefix="qsn"), Uuid7(prefix="asn"))
+    with pytest.raises(ConfigurationError, match=r"Post reads tables with ids of two formats.*storage=\"text\""):
+        configure_mappers()
+    post.registry.dispose()
+
+    alike, *_ = concrete_models(Uuid7(prefix="alike"), Uuid7(prefix="alike"))
+    configure_mappers()
+    assert alike.public_id.type.id_format == Uuid7(prefix="alike")
+
+
+@pytest.mark.parametrize("format", [NanoId(prefix="boss"), NanoId(prefix="staff")], ids=repr)
+def test_concrete_base_with_a_table(session: Session, format: Any) -> None:
+    """A base that has a table of its own finds the rows of the tables below, which have ids of its format."""
+
+    class Apart(DeclarativeBase):
+        metadata = MetaData()
+
+    class Staff(PublicIdMixin, ConcreteBase, Apart):
+        __tablename__ = "staff"
+        __public_id__ = NanoId(prefix="staff")
+        __mapper_args__ = CONCRETE | {"polymorphic_identity": "staff"}
+
+    class Boss(Staff):
+        __tablename__ = "boss"
+        id: Mapped[int] = bigint_key()
+        public_id: Mapped[str] = public_id_column(format)
+        __mapper_args__ = CONCRETE | {"polymorphic_identity": "boss"}
+
+    if format.prefix == "boss":
+        with pytest.raises(ConfigurationError, match=r"Staff reads tables with ids of two formats.*one format for all"):
+            configure_mappers()
+        Apart.registry.dispose()
+        return
+    Apart.metadata.create_all(session.get_bind())
+    rows = [Staff(), Boss()]
+    session.add_all(rows)
+    session.flush()
+
+    assert [lookup.get(session, Staff, row.public_id) for row in rows] == rows
+    assert [lookup.resolve(session, row.public_id) for row in rows] == rows
 
 
 # --- copied tables

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import Column, FromClause, Table, event, inspect, select
+from sqlalchemy import Column, FromClause, Subquery, Table, event, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import (
     AttributeState,
@@ -34,10 +34,11 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.guard.drawing import discard, draw_on_access, drawing_listener
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
-from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes
+from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import is_expression
+from sqlalchemy_public_id.types import IdColumnType, is_expression
 from sqlalchemy_public_id.weak import RefDict
 
 # --- mappers
@@ -71,7 +72,7 @@ def _refuse_other_settings(model: type[Any]) -> None:
 
 
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that has the prefix of another model.
+    """Refuse a model that has the prefix of another model, or reads ids of two formats as one column.
 
     Runs each time that SQLAlchemy configures mappers, until it has succeeded once.
 
@@ -80,6 +81,7 @@ def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     attributes = id_attributes(mapper)
     if attributes:
         _register(mapper, model, attributes)
+    _join_formats_of_union(mapper, model)
 
 
 def mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
@@ -180,11 +182,41 @@ def _register(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Colum
 
 
 def _owner(mapper: Mapper[Any]) -> type[Any]:
-    """Return the model that claims the prefixes: the topmost one if concrete subclasses share its ``__public_id__``."""
+    """Return the model that claims the prefixes: the topmost one whose ids are those of its concrete subclasses."""
     owner = mapper
-    while owner.concrete and owner.inherits is not None and hasattr(owner.inherits.class_, "__public_id__"):
+    while owner.concrete and owner.inherits is not None and _has_equal_ids(owner, owner.inherits):
         owner = owner.inherits
     return owner.class_
+
+
+def _has_equal_ids(mapper: Mapper[Any], above: Mapper[Any]) -> bool:
+    columns = cast("Any", above.selectable).c
+    return hasattr(above.class_, "__public_id__") and all(
+        column.key in columns and {*formats_in(columns[column.key])} == {public_id_type(column).id_format}
+        for column in id_attributes(mapper).values()
+    )
+
+
+def _join_formats_of_union(mapper: Mapper[Any], model: type[Any]) -> None:
+    """Let the ids of a union of concrete tables be those of every table; refuse a union that cannot be read so."""
+    union = mapper.selectable
+    if not isinstance(union, Subquery):
+        return
+    for column in union.c:
+        formats = sorted({*formats_in(column)}, key=repr)
+        # a base with a table of its own compares ids of that table, and would find no others
+        has_others = mapper.local_table is not union and column.key in mapper.local_table.c and len(formats) > 1
+        pair = formats[:2] if has_others else differing(formats)
+        if pair:
+            remedy = "" if has_others else ', or store the ids as text, with storage="text"'
+            raise ConfigurationError(
+                f"{model.__name__} reads tables with ids of two formats, {pair[0]!r} and {pair[1]!r}, as one column, "
+                f"so rows would not be found, or show ids that no row has; declare one format for all of them{remedy}"
+            )
+    for column in ids_of_union(mapper).values():
+        newest, *others = sorted({*formats_in(column)}, key=repr)
+        if others:
+            column.type = IdColumnType(newest.accepting(*others))
 
 
 # --- attributes

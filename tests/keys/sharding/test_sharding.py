@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import bindparam, insert, inspect, literal, or_, select, update
+from sqlalchemy import bindparam, column, insert, inspect, literal, or_, select, table, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.ext.horizontal_shard import ShardedSession
@@ -105,6 +105,19 @@ def test_several_ids_ask_the_shards_concerned(shards: Shards, router: ShardRoute
     assert asked_again == [router.shard_of_id(Account, wanted[0])]
     assert shards.asked(lambda: lookup.get(db, Account, "cus_izkpm55j334u")) == []
     assert len(shards.asked(lambda: db.scalars(select(Event).where(Event.public_id == "nonsense")).all())) == 1
+
+
+def test_an_id_of_another_format_asks_all_shards(shards: Shards, db: ShardedSession) -> None:
+    """A row whose id the format does not accept, such as an older one, is found in any shard."""
+    old = {name: f"old_{name}" for name in "abcd"}
+    for name, engine in shards.engines.items():
+        with engine.begin() as connection:
+            columns = {"public_id": old[name], "name": name}
+            connection.execute(insert(table("sharded_account", column("public_id"), column("name"))), columns)
+
+    for name, text in old.items():
+        found = db.scalars(select(Account).where(Account.public_id == text)).one()
+        assert found.name == name
 
 
 def test_ids_of_numbers_are_routed_in_every_spelling(shards: Shards, router: ShardRouter, db: ShardedSession) -> None:
