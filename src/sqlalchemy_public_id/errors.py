@@ -7,6 +7,7 @@
     ├── InvalidKey (ValueError)           a public id, or another text, is given in place of an integer key
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
     │   └── InvalidCursor                 a page cannot begin at a cursor
+    ├── InvalidPage (ValueError)          the limit of a page is out of range, or it has two cursors
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
     ├── IdempotencyConflict               a repeated insert differs from the row that has its public id
@@ -45,6 +46,7 @@ __all__ = [
     "ImmutablePublicId",
     "InvalidCursor",
     "InvalidKey",
+    "InvalidPage",
     "InvalidPublicId",
     "KeySpaceExhausted",
     "LeaseNotAvailable",
@@ -143,6 +145,17 @@ class InvalidCursor(PublicIdNotFound):
             shown = concealed(value) if may_be_token else safe_repr(value)
             message = f"{field}: the cursor {shown} cannot be used: {reason}; begin with the first page"
             self.args: tuple[Any, ...] = (message,)
+
+
+class InvalidPage(PublicIdError, ValueError):
+    """The limit of a page is out of range, or the page has two cursors. Both usually come from a client."""
+
+    def __init__(self, message: str, *, field: str, reason: str) -> None:
+        super().__init__(message)
+        self.field: str = field
+        """The name of the argument of ``lookup.page``: ``limit``, ``after`` or ``before``."""
+        self.reason: str = reason
+        """What was expected, in words, without the value."""
 
 
 class ReferenceNotReadable(PublicIdError, LookupError):

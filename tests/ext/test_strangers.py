@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 from support.marks import on
 from support.strangers import CRITERIA, Base, Keys, Organization, Ticket, User, enter, fill, limit, row_level_security
 
-from sqlalchemy_public_id import InvalidCursor, PublicIdError, PublicIdNotFound, idempotency, lookup
-from sqlalchemy_public_id.errors import IdempotencyConflict
+from sqlalchemy_public_id import PublicIdNotFound, idempotency, lookup
 from sqlalchemy_public_id.ext import fastapi as for_fastapi
 from sqlalchemy_public_id.ext import flask as for_flask
 
@@ -139,11 +138,7 @@ def with_fastapi(open_session: Open) -> Ask:
 
 def with_flask(open_session: Open) -> Ask:
     app = Flask("strangers")
-
-    @app.errorhandler(PublicIdError)
-    def refuse(error: Any) -> Any:
-        status = {InvalidCursor: 422, IdempotencyConflict: 409, PublicIdNotFound: 404}[type(error)]
-        return jsonify(message=str(error), differing=getattr(error, "differing", ())), status
+    for_flask.install(app)
 
     @app.get("/users/<text>")
     def show(text: str) -> Any:

@@ -15,27 +15,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sqlalchemy_public_id.errors import (
-    IdempotencyConflict,
-    InvalidCursor,
-    InvalidPublicId,
-    PublicIdNotFound,
-)
+from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict
 from sqlalchemy_public_id.ext._fields import read_paths
-from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
+from sqlalchemy_public_id.ext._messages import ANSWERED, advice_on_path, detail_of, field_of, message_of, status_of
 
-_WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
 """The names of operations in an OpenAPI document."""
 _REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
-
-
-def status_of(error: Exception) -> int:
-    """Return the status of an answer: 409 for a conflict, 404 for the requested row, 422 for an id in the input."""
-    if isinstance(error, IdempotencyConflict):
-        return 409
-    return 404 if is_row(error) else 422
 
 
 def _detail(request: Request, error: Any) -> dict[str, Any]:
@@ -44,14 +31,9 @@ def _detail(request: Request, error: Any) -> dict[str, Any]:
     Its place is the field that has parsed the id, else the attribute of the model. The request is not searched for the
     id: it may be as large and as nested as a client likes.
     """
-    kind = "public_id_invalid" if isinstance(error, InvalidPublicId) else "public_id_unknown"
-    if isinstance(error, InvalidCursor):
-        kind = "cursor_invalid"
-    is_body = request.scope.get("method") not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
     field = field_of(error)
-    route = request.scope.get("route")
-    place = ("body" if is_body else "query", *([] if field is None else [_name_sent(route, field)]))
-    return {"type": kind, "loc": place, "msg": message_of(error)}
+    sent = None if field is None else _name_sent(request.scope.get("route"), field)
+    return detail_of(error, request.scope.get("method"), sent)
 
 
 def _name_sent(route: Any, field: str) -> str | int:
@@ -70,7 +52,18 @@ def _name_sent(route: Any, field: str) -> str | int:
 
 
 async def unprocessable(request: Request, error: Any) -> JSONResponse:
-    """Answer a malformed request as FastAPI does, but without its input if JSON cannot represent it."""
+    """Answer a malformed request as FastAPI does, but without its input if JSON cannot represent it.
+
+    :raises ConfigurationError: if the path has no parameter of the name that a dependency reads. Starlette answers it
+        with 500, and the server logs it.
+    """
+    for detail in error.errors():
+        where, *names = detail["loc"]
+        if detail["type"] == "missing" and where == "path":
+            path = getattr(request.scope.get("route"), "path_format", request.url.path)
+            raise ConfigurationError(
+                f"the path {path} has no parameter {names[0]}, so every request is refused; {advice_on_path(names[0])}"
+            ) from error
     try:
         return await request_validation_exception_handler(request, error)
     except (ValueError, RecursionError):  # a lone surrogate, NaN, or more levels than Python's stack has
@@ -85,7 +78,7 @@ class Answers:
 
     def handlers(self) -> Mapping[Any, Callable[..., Any]]:
         """Return the handlers of errors of this library."""
-        return dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), self.answer)
+        return dict.fromkeys(ANSWERED, self.answer)
 
     async def answer(self, request: Request, error: Any) -> JSONResponse:
         status = status_of(error)

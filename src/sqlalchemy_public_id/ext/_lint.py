@@ -9,7 +9,7 @@ The lint reads the OpenAPI documents of the application and of applications moun
 parameters, webhooks and callbacks. A number with the name of a key of a mapped class is a leak, except in a
 :class:`~sqlalchemy_public_id.ext.pydantic.PublicModel`, which checks its fields itself. A response that is not
 described, because of ``dict``, ``Any`` or a missing response model, is a leak if the endpoint gets a row whose keys
-FastAPI would show there, and a note otherwise.
+FastAPI would show there, and a note otherwise. A parameter that a path does not have is a note, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, RelationshipProperty, registry
@@ -32,7 +33,8 @@ with require("fastapi"):
     from starlette.routing import Mount
 
 from sqlalchemy_public_id.ext._answers import METHODS
-from sqlalchemy_public_id.ext._endpoints import endpoints_of
+from sqlalchemy_public_id.ext._endpoints import Endpoint, endpoints_of
+from sqlalchemy_public_id.ext._messages import advice_on_path
 from sqlalchemy_public_id.ext.pydantic import CHECKED, marked_schemas
 
 _COMPONENTS = "#/components/schemas/"
@@ -64,6 +66,8 @@ class Finding:
 
     def __str__(self) -> str:
         what = f"is {self.column}" if self.is_leak else "cannot be checked"
+        if self.where == "path" and not self.is_leak:
+            what = "is not in the path, so every request is refused"
         if self.row is not None:
             what = f"may be a row of {self.row}, and show {self.column}"
         return f"{self.method} {self.route}: {self.where} {self.field or 'as a whole'} {what}; {self.advice}"
@@ -100,8 +104,8 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
             unused -= names
             if names.isdisjoint(allowed):
                 endpoint = None if kind else endpoints.get((method, path.removeprefix(prefix)))
-                reader = _Reader(keys, schemas, bool(kind), None if endpoint is None else endpoint.shown_key(mappers))
-                problems = dict.fromkeys(reader.problems(operation))
+                reader = _Reader(keys, schemas, bool(kind), endpoint, mappers)
+                problems = dict.fromkeys(chain(_missing_in_path(path, operation), reader.problems(operation)))
                 findings += (Finding(method, path, f"{kind} {p[0]}".lstrip(), *p[1:]) for p in problems)
     if unused:
         raise ConfigurationError(
@@ -134,11 +138,15 @@ class _Keys:
                     by_name.setdefault(one, []).append(key)
         self._by_name = qualified | by_name
 
-    def named(self, name: str, model: str) -> _mapped.Key | None:
-        """Return the key that a number called *name* stands for in a schema called *model*."""
+    def named(self, name: str, model: str, mentioned: Collection[type[Any]]) -> _mapped.Key | None:
+        """Return the key that a number called *name* stands for in a schema called *model*.
+
+        Of several, it is the key of the class in the name of the schema, or else of one of the classes in *mentioned*.
+        """
         name = _mapped.snake_case(name.replace("-", "_"))  # headers have hyphens
         keys = self._by_name.get(name) or self._by_name.get(name.removesuffix("s"), [])  # customer_ids: list[int]
-        return next((key for key in keys if key.mapper.class_.__name__ in model), keys[0] if keys else None)
+        in_name = (key for key in keys if key.mapper.class_.__name__ in model)
+        return next(chain(in_name, (key for key in keys if key.mapper.class_ in mentioned), keys), None)
 
 
 def _is_part(key: _mapped.Key) -> bool:
@@ -212,6 +220,14 @@ def _operations(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str,
             yield "webhook", f"{prefix} {name}".lstrip(), method, operation
 
 
+def _missing_in_path(path: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, None, str, None]]:
+    """Yield where, field and advice of the path parameters that an endpoint reads, and *path* does not have."""
+    for parameter in operation.get("parameters", ()):
+        name = parameter["name"]
+        if parameter["in"] == "path" and f"{{{name}}}" not in path:
+            yield "path", name, None, advice_on_path(name), None
+
+
 @dataclasses.dataclass(frozen=True)
 class _Value:
     """A place in a schema."""
@@ -228,13 +244,20 @@ class _Value:
 class _Reader:
     """Reads the schemas of an operation; *is_sent* is True if the application sends it, as it does a webhook.
 
-    *row* is the class and the key of a row that the endpoint would show where it declares nothing.
+    *endpoint* may show a row of *mappers* where it declares nothing.
     """
 
     def __init__(
-        self, keys: _Keys, schemas: Mapping[str, Any], is_sent: bool, row: tuple[type[Any], _mapped.Key] | None
+        self,
+        keys: _Keys,
+        schemas: Mapping[str, Any],
+        is_sent: bool,
+        endpoint: Endpoint | None,
+        mappers: Iterable[Mapper[Any]],
     ) -> None:
-        self._keys, self._schemas, self._is_sent, self._row = keys, schemas, is_sent, row
+        self._keys, self._schemas, self._is_sent = keys, schemas, is_sent
+        self._row = None if endpoint is None else endpoint.shown_key(mappers)
+        self._mentioned = () if endpoint is None else endpoint.mentioned
 
     def problems(self, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, str, str | None]]:
         """Yield where, field, column, advice and row of each finding."""
@@ -254,7 +277,9 @@ class _Reader:
         self, where: str, schema: Mapping[str, Any], whole: _Value, is_shown: bool
     ) -> Iterator[tuple[str, str, str | None, str, str | None]]:
         for value, doubt in self._values(schema, whole, frozenset()):
-            key = self._keys.named(value.name, value.model) if doubt is None and value.name is not None else None
+            key = None
+            if doubt is None and value.name is not None:
+                key = self._keys.named(value.name, value.model, self._mentioned)
             if key is not None and not (is_shown and value.is_checked):
                 advice = f"show {key.instead}" if is_shown else "take the public id"
                 yield where, value.path, str(key.column), advice, None

@@ -1,8 +1,9 @@
-"""Flask: a URL converter for public ids, and a function that returns a row by its public id or aborts with 404.
+"""Flask: a URL converter for public ids, a function that returns a row or answers 404, and answers to errors.
 
 >>> from flask import Flask
->>> from sqlalchemy_public_id.ext.flask import get_or_404, register
+>>> from sqlalchemy_public_id.ext.flask import get_or_404, install, register
 >>> app = Flask("shop")
+>>> install(app)
 >>> register(app, User, name="user_id")
 >>> @app.get("/users/<user_id:public_id>")
 ... def show_user(public_id: str) -> dict[str, str]:
@@ -13,6 +14,8 @@
 {'id': 'izkpm55j334u', 'name': 'Ada'}
 >>> client.get("/users/000000000000").status_code, client.get("/users/1").status_code
 (404, 404)
+>>> client.get("/users/000000000000").json
+{'detail': 'no such User'}
 """
 
 from __future__ import annotations
@@ -23,9 +26,16 @@ from sqlalchemy.orm import Session, scoped_session
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, require
+from sqlalchemy_public_id.errors import (
+    ConfigurationError,
+    IdempotencyConflict,
+    InvalidPublicId,
+    PublicIdNotFound,
+    require,
+)
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row
+from sqlalchemy_public_id.ext._messages import ANSWERED, detail_of, field_of, message_of, status_of
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.messages import safe_repr
@@ -33,13 +43,36 @@ from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
 
 with require("flask"):
-    from flask import Flask, abort, after_this_request
+    from flask import Blueprint, Flask, after_this_request, request
+    from werkzeug.exceptions import NotFound
     from werkzeug.routing import BaseConverter, ValidationError
 
-__all__ = ["LegacyKeys", "get_or_404", "register"]
+__all__ = ["LegacyKeys", "get_or_404", "install", "register"]
 
 M = TypeVar("M")
 """A model."""
+
+
+def install(app: Flask | Blueprint) -> None:
+    """Add error handlers for the errors of this library to *app*, which answer with JSON, as those for FastAPI do.
+
+    * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound` for the requested row;
+    * 422: the same error with a field, for an unknown id in a body;
+      :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage` and
+      :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
+    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
+
+    The answers are ``{"detail": …}``; a 422 lists ``type``, ``loc`` and ``msg``, and a 409 also has ``differing``.
+    ``loc`` is ``body`` or ``query``, by the method of the request, and the attribute of the model, because Flask does
+    not know the fields of a body. (If a Pydantic model has parsed a typed id, ``loc`` has the name of its field.)
+
+    The answers name models, fields and formats, but contain no keys, no SQL and no input. A handler of your own for
+    the status 404 answers what :func:`get_or_404` does not find, and what matches no rule.
+
+    :param app: the application, or a blueprint, whose views alone then get these handlers.
+    """
+    for error in ANSWERED:
+        app.register_error_handler(error, _answer)
 
 
 def register(
@@ -85,7 +118,7 @@ def get_or_404(
     legacy_keys: LegacyKeys | None = None,
     **load: Unpack[LoadOptions],
 ) -> M:
-    """Return the row of *model* with this public id, or abort with 404.
+    """Return the row of *model* with this public id, or abort with 404, with or without :func:`install`.
 
     It takes the arguments of :func:`sqlalchemy_public_id.lookup.get`. A malformed id aborts with 404 without a query.
 
@@ -93,7 +126,7 @@ def get_or_404(
     """
     obj, is_old = find_row(session, model, public_id, legacy_keys, attribute=attribute, **load)
     if obj is None:
-        abort(404)
+        raise _NoRow(public_id, model=model.__name__)
     if legacy_keys is not None and is_old:
         headers = legacy_keys.headers
 
@@ -103,6 +136,25 @@ def get_or_404(
             return response
 
     return obj
+
+
+class _NoRow(PublicIdNotFound, NotFound):
+    """A :class:`PublicIdNotFound` that Flask answers with 404 without :func:`install`, too."""
+
+    def __init__(self, value: object, *, model: str) -> None:
+        NotFound.__init__(self, f"no such {model}")  # which removes the arguments of the error
+        PublicIdNotFound.__init__(self, value, model=model)
+
+
+def _answer(error: Exception) -> tuple[dict[str, Any], int]:
+    status = status_of(error)
+    is_input = status == 422
+    content: dict[str, Any] = {
+        "detail": [detail_of(error, request.method, field_of(error))] if is_input else message_of(error)
+    }
+    if isinstance(error, IdempotencyConflict):
+        content["differing"] = list(error.differing)
+    return content, status
 
 
 def _converter(

@@ -16,7 +16,7 @@ A handler of ``/users/{user_id:str}`` with a parameter ``user`` then gets the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Annotated, Any, cast
 
@@ -24,15 +24,16 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import IdempotencyConflict, InvalidCursor, InvalidPublicId, PublicIdNotFound, require
+from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.ext._bodies import ids_in
 from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
-from sqlalchemy_public_id.ext._messages import field_of, is_row, message_of
+from sqlalchemy_public_id.ext._messages import ANSWERED, advice_on_path, field_of, is_row, message_of, source_of
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.orm.inspection import checked_condition, unscoped
 from sqlalchemy_public_id.pydantic_schema import json_schema_of
-from sqlalchemy_public_id.typed import TypedId
+from sqlalchemy_public_id.typed import TypedId, field_that_parsed
 
 with require("litestar"):
     from litestar import Request, Response
@@ -40,19 +41,20 @@ with require("litestar"):
     from litestar.config.app import AppConfig
     from litestar.di import NamedDependency, Provide
     from litestar.exceptions import ClientException, HTTPException, NotFoundException, ValidationException, responses
+    from litestar.handlers import HTTPRouteHandler
     from litestar.openapi.spec import OpenAPIType, Schema
     from litestar.params import PathParameter
-    from litestar.plugins import InitPlugin, OpenAPISchemaPlugin
+    from litestar.plugins import InitPlugin, OpenAPISchemaPlugin, ReceiveRoutePlugin
+    from litestar.routes import BaseRoute, HTTPRoute
     from litestar.typing import FieldDefinition
 
 __all__ = ["LegacyKeys", "PublicIdPlugin", "by_public_id"]
 
 _HEADERS = "sqlalchemy_public_id.headers"
 """The key in the scope of a request for the headers of its answer."""
-_WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS"}
 
 
-class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
+class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin, ReceiveRoutePlugin):
     """Let a Litestar application read and write typed ids, and answer the errors of this library.
 
     The plugin decodes typed ids from paths, queries, headers and bodies (dataclasses, ``msgspec.Struct``,
@@ -61,22 +63,38 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin):
 
     * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound` for the requested row;
     * 400: the same error with a field, for an unknown id in a body;
-      :class:`~sqlalchemy_public_id.errors.InvalidCursor` and
+      :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage` and
       :class:`~sqlalchemy_public_id.errors.InvalidPublicId`, in the shape of Litestar's ``ValidationException``;
     * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
-    The answers name models, fields and formats, but contain no values. The application's own handlers, encoders and
-    decoders take precedence.
+    The answers name models, fields and formats, but contain no values. The ``key`` of an unknown id is the field of the
+    body that has its type, if there is exactly one; else, the attribute of the model. The application's own handlers,
+    encoders and decoders take precedence.
+
+    The OpenAPI document gets a 404 for each operation with a public id in its path. It gets a 409 where a client can
+    send the id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body.
+
+    When a route is added, :class:`~sqlalchemy_public_id.errors.ConfigurationError` is raised if :func:`by_public_id`
+    reads a parameter that the path does not have, or if the body is a mapping whose keys are typed ids, because msgspec
+    would not check them.
     """
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
         app_config.type_decoders = [*(app_config.type_decoders or ()), (_is_typed_id, _decode)]
         app_config.type_encoders = {TypedId: str, **(app_config.type_encoders or {})}
         config: Any = app_config  # the type of its handlers is generic, without an argument
-        handlers = dict.fromkeys((PublicIdNotFound, InvalidPublicId, IdempotencyConflict), _answer)
+        handlers = dict.fromkeys(ANSWERED, _answer)
         config.exception_handlers = {**handlers, **(config.exception_handlers or {})}
         config.before_send = [*(config.before_send or ()), _add_headers]
         return app_config
+
+    def receive_route(self, route: BaseRoute) -> None:
+        """Check and describe the handlers of *route*. Called once for each path of the application."""
+        if isinstance(route, HTTPRoute):
+            for handler in route.route_handlers:
+                _check_path(route, handler)
+                _check_body(route, handler)
+                _describe(route, handler)
 
     @staticmethod
     def is_plugin_supported_type(value: Any) -> bool:
@@ -148,7 +166,19 @@ def by_public_id(
     signature = Signature([Parameter(key, keyword, annotation=value) for key, value in types.items()])
     row.__signature__ = signature.replace(return_annotation=model)  # type: ignore[attr-defined]
     row.__annotations__ = types | {"return": model}
-    return Provide(row)
+    return _ProvideRow(row, param)
+
+
+class _ProvideRow(Provide):
+    """Provides the row whose public id is in the path."""
+
+    def __init__(self, dependency: Any, param: str) -> None:
+        super().__init__(dependency)
+        self.param: str = param
+
+
+class _Conflict(ClientException):
+    status_code = 409
 
 
 class _NoRow(PublicIdNotFound, NotFoundException):
@@ -194,12 +224,77 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 def _http_exception(request: Request[Any, Any, Any], error: Exception) -> HTTPException:
     message = message_of(error)
     if isinstance(error, IdempotencyConflict):
-        return ClientException(message, status_code=409, extra={"differing": list(error.differing)})
+        return _Conflict(message, extra={"differing": list(error.differing)})
     if is_row(error):
         return NotFoundException(message)
-    is_body = request.method not in _WITHOUT_BODY and not isinstance(error, InvalidCursor)
-    extra = {"message": message, "key": field_of(error), "source": "body" if is_body else "query"}
+    source = source_of(error, request.method)
+    extra = {"message": message, "key": _key_of(request, error) if source == "body" else field_of(error)}
+    extra["source"] = source
     return ValidationException(
         f"Validation failed for {request.method} {request.url.path}",
         extra=[{name: value for name, value in extra.items() if value is not None}],
     )
+
+
+def _key_of(request: Request[Any, Any, Any], error: Any) -> str | None:
+    """Return the field of the body that has the type of the wrong id, if there is one; else, as for other inputs."""
+    value = getattr(error, "value", None)
+    if isinstance(value, TypedId) and field_that_parsed(value) is None:
+        data = getattr(request.scope.get("route_handler"), "parsed_data_field", None)
+        fields = {found.field for found in ids_in(getattr(data, "raw", None)) if isinstance(value, found.type_)}
+        if len(fields) == 1 and None not in fields:
+            return fields.pop()
+    return field_of(error)
+
+
+# --- routes
+
+
+def _rows_of(handler: HTTPRouteHandler) -> Iterator[_ProvideRow]:
+    """Yield what :func:`by_public_id` has built among the dependencies that *handler* uses, directly or not."""
+    given: Mapping[str, Provide] = handler.resolve_dependencies()
+    names = [*handler.parsed_fn_signature.parameters]
+    for name in names:  # the list grows
+        provide = given.get(name)
+        if isinstance(provide, _ProvideRow):
+            yield provide
+        elif provide is not None:
+            names += [inner for inner in provide.parsed_fn_signature.parameters if inner not in names]
+
+
+def _check_path(route: HTTPRoute, handler: HTTPRouteHandler) -> None:
+    for row in _rows_of(handler):
+        if row.param not in route.path_parameters:
+            raise ConfigurationError(
+                f"the path {route.path} has no parameter {row.param}, so every request would be refused; "
+                f"{advice_on_path(f'{row.param}:str')}"
+            )
+
+
+def _check_body(route: HTTPRoute, handler: HTTPRouteHandler) -> None:
+    data = handler.parsed_data_field
+    if data is None or handler.resolve_data_dto() is not None:  # a DTO decodes JSON itself, with the keys
+        return
+    for found in ids_in(data.raw):
+        if found.unchecked_in is not None:
+            name = found.type_.__name__
+            raise ConfigurationError(
+                f"{route.path}: the body of {handler.handler_name} has {found.unchecked_in}, whose keys would not be "
+                f"checked, because msgspec calls no decoder for keys; take a Pydantic model, a list of objects with "
+                f"a field for the id, or str as keys, and {name}(key) for each of them"
+            )
+
+
+def _describe(route: HTTPRoute, handler: HTTPRouteHandler) -> None:
+    parameters = handler.parsed_fn_signature.parameters
+    in_path = [parameters[name].annotation for name in route.path_parameters if name in parameters]
+    names_row = any(_rows_of(handler)) or any(map(_is_typed_id, in_path))
+    added: list[type[HTTPException]] = [NotFoundException] if names_row else []
+    data, methods = handler.parsed_data_field, handler.http_methods
+    may_name_row = data is not None and methods & {"POST", "PUT"} and any(True for _ in ids_in(data.raw))
+    # only an insert conflicts: its id is in the body, or in the path of a PUT; a POST has another id there
+    if may_name_row or (data is not None and "PUT" in methods and names_row):
+        added.append(_Conflict)
+    own = [*(handler.raises or ())]
+    # the application has a copy of each handler
+    handler.raises = own + [each for each in added if each.status_code not in {one.status_code for one in own}]

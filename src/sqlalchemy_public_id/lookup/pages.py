@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapper, QueryableAttribute
 
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, InvalidPage
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
 from sqlalchemy_public_id.lookup.fetching import LARGEST_LIMIT, KeysetQuery, ShardedKeysetQuery
@@ -119,6 +119,7 @@ def page(
     :param count: count the rows of all pages, in one more statement, which reads all of them.
     :raises InvalidCursor: if *after* or *before* is malformed, unknown, the id of a deleted or hidden row, or a cursor
         of another order; the error's ``field`` is the name of the argument.
+    :raises InvalidPage: if *limit* is out of range, or both *after* and *before* are given.
     :raises ConfigurationError: if *rows* cannot be paged.
     """
     session = session_of(session)
@@ -129,9 +130,11 @@ def page(
     mapper: Mapper[Any] = inspect(entity).mapper
     name, column = public_id_attribute(mapper.class_, attribute)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LARGEST_LIMIT:
-        raise ValueError(f"limit is {safe_repr(limit)}, expected a whole number from 1 to {_LARGEST_LIMIT}")
+        expected = f"expected a whole number from 1 to {_LARGEST_LIMIT}"
+        raise InvalidPage(f"limit is {safe_repr(limit)}, {expected}", field="limit", reason=expected)
     if after is not None and before is not None:
-        raise ValueError("pass either after or before, not both: a page follows one row, or precedes one")
+        both = "pass either after or before, not both: a page follows one row, or precedes one"
+        raise InvalidPage(both, field="before", reason=both)
     terms = [] if order_by is None else terms_of(order_by)
     cursor_options = checked_cursor_options(cursor_execution_options)
     backwards = before is not None
