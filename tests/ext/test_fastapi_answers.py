@@ -23,6 +23,7 @@ from support.web_requests import asked
 from typing_extensions import TypedDict
 
 from sqlalchemy_public_id import (
+    ConfigurationError,
     IdempotencyConflict,
     InvalidCursor,
     InvalidPublicId,
@@ -606,3 +607,51 @@ def test_answers_that_are_described_already() -> None:
     assert paths["/x"]["x-internal"] == {"get": 1}
     assert paths["/{product_id}"]["get"]["responses"]["404"] == {"description": "mine"}
     assert paths["/{product_id}"]["get"]["responses"]["422"]["description"] == "mine"
+
+
+# --- paths without the parameter
+
+
+def test_path_without_the_parameter() -> None:
+    """A path without the parameter of ``by_public_id()`` is an error of the program, which says what to write."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/products/{id}")
+    def show(product: Annotated[Any, Depends(by_public_id(Product, session=lambda: None))]) -> None: ...
+
+    message = r"path /products/\{id\} has no parameter product_id.*write \{product_id\} in the path, or .* param="
+    with pytest.raises(ConfigurationError, match=message):
+        asked(app, f"/products/{UNKNOWN}")
+
+
+@pytest.mark.parametrize("place", [(), ("path",), ("path", "id"), ("query", "id")])
+def test_errors_of_the_application_about_a_path(place: tuple[str, ...]) -> None:
+    """Other errors about a path, also those that an application raises itself, are answered with 422."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/products/{id}")
+    def show(id: str) -> None:
+        raise RequestValidationError([{"type": "missing", "loc": place, "msg": "wrong"}])
+
+    (answer,) = asked(app, "/products/1")
+    assert answer.status_code == 422
+
+
+def test_page_by_hand(engine: Engine) -> None:
+    """A limit that the endpoint has not checked is a 422."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/products")
+    def products(limit: int) -> int:
+        with Session(engine) as session:
+            return len(lookup.page(session, Product, limit=limit))
+
+    (answer,) = asked(app, "/products?limit=-1")
+    expected = "expected a whole number from 1 to 2147483646"
+    assert (answer.status_code, answer.json()) == (
+        422,
+        {"detail": [{"type": "page_invalid", "loc": ["query", "limit"], "msg": expected}]},
+    )

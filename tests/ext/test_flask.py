@@ -22,12 +22,14 @@ from sqlalchemy_public_id import (
     InvalidPublicId,
     NanoId,
     PublicIdMixin,
+    PublicIdNotFound,
     TypedId,
     Uuid7,
     bigint_key,
+    lookup,
     public_id_column,
 )
-from sqlalchemy_public_id.ext.flask import get_or_404, register
+from sqlalchemy_public_id.ext.flask import get_or_404, install, register
 from sqlalchemy_public_id.formats import BASE36
 
 
@@ -215,3 +217,69 @@ def test_rows(engine: Engine, create: Callable[[MetaData], None], statements: li
     assert counts == [(200, 1), (404, 1), *[(404, 0)] * 4]
     with engine.connect() as connection, pytest.raises(TypeError, match="expected a Session"):
         get_or_404(connection, Pilot, ADA)
+
+
+# --- errors
+
+
+@pytest.fixture
+def airport(engine: Engine, create: Callable[[MetaData], None]) -> Flask:
+    """Return an application whose views raise the errors of the library."""
+    create(Base.metadata)
+    app = Flask("airport")
+    db = scoped_session(sessionmaker(engine))
+    app.teardown_appcontext(lambda error: db.remove())
+    app.add_url_rule("/row/<text>", "row", lambda text: get_or_404(db, Pilot, text).name)
+    app.add_url_rule("/one/<text>", "one", lambda text: lookup.get_one(db, Pilot, text).name)
+    app.add_url_rule("/page/<int:limit>", "page", lambda limit: [*lookup.page(db, Pilot, limit=limit)])
+    return app
+
+
+def test_answers_of_install(airport: Flask) -> None:
+    """``install()`` answers a missing row with 404 and a wrong limit with 422, as JSON, without the id."""
+    install(airport)
+    client = airport.test_client()
+    rows = [client.get(f"/{way}/{text}") for way in ("row", "one") for text in (UNKNOWN, "nonsense")]
+
+    assert [(row.status_code, row.json) for row in rows] == [(404, {"detail": "no such Pilot"})] * 4
+    limit = client.get("/page/0")
+    expected = "expected a whole number from 1 to 2147483646"
+    assert (limit.status_code, limit.json) == (
+        422,
+        {"detail": [{"type": "page_invalid", "loc": ["query", "limit"], "msg": expected}]},
+    )
+
+
+def test_row_without_install(airport: Flask) -> None:
+    """Without ``install()``, ``get_or_404()`` answers 404 with Flask's own page, and other errors are a 500."""
+    client = airport.test_client()
+    row = client.get(f"/row/{UNKNOWN}")
+
+    assert (row.status_code, row.mimetype) == (404, "text/html")
+    assert "no such Pilot" in row.text
+    assert client.get(f"/one/{UNKNOWN}").status_code == 500
+
+
+def test_handler_of_the_application(airport: Flask) -> None:
+    """A handler of the application for the status 404 answers what ``get_or_404()`` does not find."""
+    install(airport)
+    airport.register_error_handler(404, lambda error: (f"own: {error.description}", 404))
+
+    assert airport.test_client().get(f"/row/{UNKNOWN}").text == "own: no such Pilot"
+
+
+def test_install_on_a_blueprint() -> None:
+    """On a blueprint, the answers are those of its own views alone."""
+    app, api = Flask("airport"), Blueprint("api", "airport", url_prefix="/api")
+
+    def missing() -> str:
+        raise PublicIdNotFound("x", model="Pilot")
+
+    for each in (app, api):
+        each.add_url_rule("/missing", view_func=missing)
+    install(api)
+    app.register_blueprint(api)
+    client = app.test_client()
+
+    assert client.get("/api/missing").json == {"detail": "no such Pilot"}
+    assert client.get("/missing").status_code == 500

@@ -32,7 +32,7 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse
 from starlette.routing import Route
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, PublicIdMixin, TypedId
-from sqlalchemy_public_id.ext.fastapi import Finding, lint_app
+from sqlalchemy_public_id.ext.fastapi import Finding, by_public_id, lint_app
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdSQLModel
 
@@ -533,3 +533,40 @@ def test_what_is_no_base(base: Any, message: str) -> None:
     """A base without mapped classes, because their modules are not imported, and other values are rejected."""
     with pytest.raises(ConfigurationError, match=message):
         lint_app(FastAPI(), bases=[Base, base])
+
+
+# --- names
+
+
+class Out(BaseModel):
+    id: int
+
+
+def app_with_row(path: str, answers: Any) -> FastAPI:
+    """Return an application whose endpoint at *path* gets a purchase, and returns *answers*."""
+
+    def show(purchase: Any) -> Any: ...
+
+    row = Annotated[Any, Depends(by_public_id(Purchase, session=lambda: None))]
+    show.__annotations__ = {"purchase": row, "return": answers}  # postponed annotations are names that FastAPI misses
+    app = FastAPI()
+    app.get(path)(show)
+    return app
+
+
+def test_key_of_the_class_that_the_endpoint_names() -> None:
+    """An ``id`` under a neutral name is that of the class whose row the endpoint gets."""
+    app = app_with_row("/purchases/{purchase_id}", Out)
+
+    assert [finding.column for finding in lint_app(app, bases=[Base])] == ["purchase.id"]
+
+
+def test_parameter_that_the_path_does_not_have() -> None:
+    """A path without the parameter of ``by_public_id()`` is a note: each of its requests is refused."""
+    (finding,) = lint_app(app_with_row("/purchases/{id}", dict[str, str]), bases=[Base])
+
+    assert not finding.is_leak
+    assert str(finding) == (
+        "GET /purchases/{id}: path purchase_id is not in the path, so every request is refused; "
+        'write {purchase_id} in the path, or name its parameter with param="…" of by_public_id()'
+    )

@@ -58,11 +58,12 @@ async def unprocessable(request: Request, error: Any) -> JSONResponse:
         with 500, and the server logs it.
     """
     for detail in error.errors():
-        where, *names = detail["loc"]
-        if detail["type"] == "missing" and where == "path":
+        place = tuple(detail.get("loc", ()))
+        is_missing = detail.get("type") == "missing" and len(place) == 2 and place[0] == "path"
+        if is_missing and place[1] not in request.path_params:
             path = getattr(request.scope.get("route"), "path_format", request.url.path)
             raise ConfigurationError(
-                f"the path {path} has no parameter {names[0]}, so every request is refused; {advice_on_path(names[0])}"
+                f"the path {path} has no parameter {place[1]}, so every request is refused; {advice_on_path(place[1])}"
             ) from error
     try:
         return await request_validation_exception_handler(request, error)

@@ -135,7 +135,8 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
 
     * 404: :class:`PublicIdNotFound` for the requested row;
     * 422: :class:`PublicIdNotFound` with a field, for an unknown id in a body;
-    * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
+    * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage`,
+      :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
     * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
     Without the handlers, :func:`by_public_id` still answers 404, but the other errors are answered with 500.
@@ -148,7 +149,8 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
 
     The answers name models, fields and formats, but contain no keys, no SQL and no input. (The 422 that FastAPI itself
     builds for a malformed body or parameter has the exact place, and repeats the input, as for every type.) If JSON
-    cannot represent the input of a malformed request, the answer is 422 instead of 500.
+    cannot represent the input of a malformed request, the answer is 422 instead of 500. If :func:`by_public_id` reads a
+    parameter that the path does not have, the answer is 500 instead of 422, and the log says what to write.
 
     The OpenAPI document gets a 404 for each operation with a public id in its path. It gets a 409 where a client can
     send the id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body.

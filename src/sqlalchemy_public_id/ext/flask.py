@@ -148,10 +148,8 @@ class _NoRow(PublicIdNotFound, NotFound):
 
 def _answer(error: Exception) -> tuple[dict[str, Any], int]:
     status = status_of(error)
-    is_input = status == 422
-    content: dict[str, Any] = {
-        "detail": [detail_of(error, request.method, field_of(error))] if is_input else message_of(error)
-    }
+    details = [detail_of(error, request.method, field_of(error))] if status == 422 else []
+    content: dict[str, Any] = {"detail": details or message_of(error)}
     if isinstance(error, IdempotencyConflict):
         content["differing"] = list(error.differing)
     return content, status
