@@ -15,6 +15,7 @@ from sqlalchemy.types import NullType
 from sqlmodel import Field, Relationship, Session, SQLModel, select
 from support.purchases import differing
 from support.rows import agree
+from support.web_requests import asked
 
 from sqlalchemy_public_id import (
     ConfigurationError,
@@ -511,3 +512,26 @@ def test_advice() -> None:
 
         class Leaky(PublicModel, model=Hero):
             number: int = PydanticField(validation_alias="team_id")
+
+
+class Badge(PublicIdSQLModel, Own, table=True):
+    """Hides its foreign key."""
+
+    team_id: int | None = Field(default=None, foreign_key="team.id", sa_type=NullType, exclude=True)
+    team: Team | None = Relationship()
+    team_public_id = public_ref("team")
+
+
+def test_foreign_key_that_is_excluded(db: Session, teams: tuple[Team, Team]) -> None:
+    """``exclude=True`` hides a foreign key from dumps and from a response model, but not from the table."""
+    badge = Badge(team_public_id=teams[0].public_id)
+    db.add(badge)
+    db.commit()
+    db.refresh(badge)
+    app = FastAPI()
+    app.get("/badge", response_model=Badge)(lambda: badge)
+    (answer,) = asked(app, "/badge")
+
+    assert badge.team_id == teams[0].id
+    assert answer.json() == badge.model_dump() == {"public_id": badge.public_id}
+    assert lint_app(app, bases=[Badge]) == []

@@ -6,13 +6,16 @@ No package of these is imported: an application may have only some of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, get_args, get_origin
 
 from typing_extensions import get_type_hints
 
 from sqlalchemy_public_id.typed import TypedId
+
+_WITH_FIELDS = ("__struct_fields__", "__attrs_attrs__", "__required_keys__")
+"""An attribute of structs, of classes of attrs and of typed dictionaries."""
 
 
 class FoundId(NamedTuple):
@@ -57,7 +60,7 @@ def _inner(part: _Part) -> Iterator[_Part]:
     for number, argument in enumerate(arguments):
         is_key = is_mapping and number == 0 and not part.is_checked
         yield part._replace(annotation=argument, unchecked_in=annotation if is_key else part.unchecked_in)
-    model = origin or annotation
+    model: Any = get_origin(annotation) or annotation
     is_checked = part.is_checked or _is_pydantic_model(model)  # Litestar reads dataclasses of Pydantic like others
     for name, inner in _fields_of(model).items():
         yield _Part(inner, name, None, is_checked)
@@ -67,15 +70,12 @@ def _fields_of(model: Any) -> dict[str, Any]:
     """Return the annotations of the fields of *model*, by the names that clients send; none if it has no fields."""
     if _is_pydantic_model(model):
         return {_alias(field) or name: field.annotation for name, field in model.model_fields.items()}
-    if not isinstance(model, type) or not (
-        dataclasses.is_dataclass(model)
-        or any(hasattr(model, name) for name in ("__struct_fields__", "__attrs_attrs__", "__required_keys__"))
-    ):
+    if not dataclasses.is_dataclass(model) and not any(hasattr(model, name) for name in _WITH_FIELDS):
         return {}
     with suppress(Exception):  # an annotation is a name that cannot be evaluated here
         hints = get_type_hints(model, include_extras=True)
-        own: tuple[str, ...] = getattr(model, "__struct_fields__", tuple(hints))
-        sent: tuple[str, ...] = getattr(model, "__struct_encode_fields__", own)
+        own: Iterable[str] = getattr(model, "__struct_fields__", hints)
+        sent: Iterable[str] = getattr(model, "__struct_encode_fields__", own)
         return {name: hints[field] for field, name in zip(own, sent, strict=True)}
     return {}
 

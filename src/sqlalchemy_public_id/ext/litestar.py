@@ -240,7 +240,8 @@ def _key_of(request: Request[Any, Any, Any], error: Any) -> str | None:
     """Return the field of the body that has the type of the wrong id, if there is one; else, as for other inputs."""
     value = getattr(error, "value", None)
     if isinstance(value, TypedId) and field_that_parsed(value) is None:
-        data = getattr(request.scope.get("route_handler"), "parsed_data_field", None)
+        scope: Any = request.scope
+        data = getattr(scope.get("route_handler"), "parsed_data_field", None)
         fields = {found.field for found in ids_in(getattr(data, "raw", None)) if isinstance(value, found.type_)}
         if len(fields) == 1 and None not in fields:
             return fields.pop()
@@ -272,8 +273,8 @@ def _check_path(route: HTTPRoute, handler: HTTPRouteHandler) -> None:
 
 
 def _check_body(route: HTTPRoute, handler: HTTPRouteHandler) -> None:
-    data = handler.parsed_data_field
-    if data is None or handler.resolve_data_dto() is not None:  # a DTO decodes JSON itself, with the keys
+    data, resolved = handler.parsed_data_field, cast("Any", handler)
+    if data is None or resolved.resolve_data_dto() is not None:  # a DTO decodes JSON itself, with the keys
         return
     for found in ids_in(data.raw):
         if found.unchecked_in is not None:
