@@ -12,6 +12,7 @@ from sqlalchemy import Engine, MetaData, String
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
+    Session,
     mapped_column,
     scoped_session,
     sessionmaker,
@@ -275,11 +276,15 @@ def test_install_on_a_blueprint() -> None:
     def missing() -> str:
         raise PublicIdNotFound("x", model="Pilot")
 
-    for each in (app, api):
-        each.add_url_rule("/missing", view_func=missing)
-    install(api)
-    app.register_blueprint(api)
-    client = app.test_client()
+    with Session() as session:
+        for each in (app, api):
+            each.add_url_rule("/missing", view_func=missing)
+            each.add_url_rule("/row", view_func=lambda: get_or_404(session, Pilot, "x").name, endpoint="row")
+        install(api)
+        app.register_blueprint(api)
+        app.register_error_handler(404, lambda error: ("a page of the site", 404))
+        client = app.test_client()
 
-    assert client.get("/api/missing").json == {"detail": "no such Pilot"}
-    assert client.get("/missing").status_code == 500
+        assert client.get("/api/missing").json == client.get("/api/row").json == {"detail": "no such Pilot"}
+        assert client.get("/missing").status_code == 500
+        assert client.get("/row").text == "a page of the site"

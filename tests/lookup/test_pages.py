@@ -23,6 +23,7 @@ from sqlalchemy.orm import (
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    InvalidPage,
     NanoId,
     PublicIdColumnMixin,
     PublicIdMixin,
@@ -293,14 +294,19 @@ def test_place_in_a_hierarchy_that_is_hidden(db: Session, statements: list[str],
 @pytest.mark.parametrize("limit", [0, True, "3", 1.0, None, 2**31 - 1, 10**5000], ids=type)
 def test_limit(limit: Any) -> None:
     """The limit is an integer of at least one, and at most what every driver can send."""
-    with Session() as session, pytest.raises(ValueError, match=r"limit is .*, expected .* from 1 to 2147483646"):
+    with (
+        Session() as session,
+        pytest.raises(InvalidPage, match=r"limit is .*, expected .* from 1 to 2147483646") as raised,
+    ):
         lookup.page(session, Post, limit=limit)
+    assert raised.value.field == "limit"
 
 
 def test_two_cursors() -> None:
     """A page accepts either ``after`` or ``before``, not both."""
-    with Session() as session, pytest.raises(ValueError, match="both"):
+    with Session() as session, pytest.raises(InvalidPage, match="both") as raised:
         lookup.page(session, Post, limit=1, after=POSTS[0], before=POSTS[5])
+    assert raised.value.field == "before"
 
 
 # --- statements of the caller

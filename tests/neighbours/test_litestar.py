@@ -158,7 +158,7 @@ def test_errors_as_answers(client: TestClient[Litestar]) -> None:
     assert client.post("/orders", json={"customer": ADA}).status_code == 201
     unknown = client.post("/orders", json={"customer": NOBODY})
     assert unknown.status_code == 400
-    assert unknown.json()["extra"] == [{"message": "no such Customer", "key": "customer_public_id", "source": "body"}]
+    assert unknown.json()["extra"] == [{"message": "no such Customer", "key": "customer", "source": "body"}]
     cursor = client.get("/orders", params={"after": "nbord_000000nobody"})
     assert cursor.status_code == 400
     assert (cursor.json()["extra"][0]["key"], cursor.json()["extra"][0]["source"]) == ("after", "query")

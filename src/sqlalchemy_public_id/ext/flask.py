@@ -66,13 +66,16 @@ def install(app: Flask | Blueprint) -> None:
     ``loc`` is ``body`` or ``query``, by the method of the request, and the attribute of the model, because Flask does
     not know the fields of a body. (If a Pydantic model has parsed a typed id, ``loc`` has the name of its field.)
 
-    The answers name models, fields and formats, but contain no keys, no SQL and no input. A handler of your own for
-    the status 404 answers what :func:`get_or_404` does not find, and what matches no rule.
+    The answers name models, fields and formats, but contain no keys, no SQL and no input. An id that did not come with
+    the request, such as one in your settings, is answered in the same way.
 
-    :param app: the application, or a blueprint, whose views alone then get these handlers.
+    :param app: the application, or a blueprint, whose views alone then get these handlers. A handler of the application
+        for the status 404 takes precedence for what :func:`get_or_404` does not find, except in such a blueprint.
     """
     for error in ANSWERED:
         app.register_error_handler(error, _answer)
+    if isinstance(app, Blueprint):  # Flask prefers the application's handler of a status to a blueprint's of an error
+        app.register_error_handler(_NoRow, _answer)
 
 
 def register(

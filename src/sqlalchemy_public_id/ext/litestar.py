@@ -67,7 +67,8 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin, ReceiveRoutePlugin):
       :class:`~sqlalchemy_public_id.errors.InvalidPublicId`, in the shape of Litestar's ``ValidationException``;
     * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
-    The answers name models, fields and formats, but contain no values. The ``key`` of an unknown id is the field of the
+    The answers name models, fields and formats, but contain no values. An id that did not come with the request, such
+    as one in your settings, is answered in the same way. The ``key`` of an unknown id is the field of the
     body that has its type, if there is exactly one; else, the attribute of the model. The application's own handlers,
     encoders and decoders take precedence.
 
