@@ -68,9 +68,9 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin, ReceiveRoutePlugin):
     * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
 
     The answers name models, fields and formats, but contain no values. An id that did not come with the request, such
-    as one in your settings, is answered in the same way. The ``key`` of an unknown id is the field of the
-    body that has its type, if there is exactly one; else, the attribute of the model. The application's own handlers,
-    encoders and decoders take precedence.
+    as one in your settings, is answered in the same way. The ``key`` of an unknown id is the field of the body that has
+    its type, if there is exactly one; else, the attribute of the model. The application's own handlers, encoders and
+    decoders take precedence.
 
     The OpenAPI document gets a 404 for each operation with a public id in its path. It gets a 409 where a client can
     send the id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body.
