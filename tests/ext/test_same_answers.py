@@ -203,3 +203,12 @@ def test_described_answers(framework: str) -> None:
         "get /path/{customer}": {"404"},
         "get /header": set(),
     }
+
+
+def test_response_models_with_an_async_session() -> None:
+    """A model of SQLModel shows a reference loaded with the row; a table hides its key and excluded foreign keys."""
+    shown = answer("sqlmodel", Case("GET", f"/shown/{FIRST}", None, 200))
+    table = answer("sqlmodel", Case("GET", f"/table/{FIRST}", None, 200))
+
+    assert shown.content == {"public_id": "smord_000000000001", "customer_public_id": "smcus_000000000ada"}
+    assert table.content == {"public_id": "smord_000000000001", "total": 1}

@@ -21,7 +21,7 @@ from sqlalchemy.types import NullType
 from sqlmodel import Field, Relationship, SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from sqlalchemy_public_id import PublicIdMixin, TypedId, idempotency, lookup, public_ref
+from sqlalchemy_public_id import PublicIdMixin, TypedId, idempotency, lookup, public_ref, references
 from sqlalchemy_public_id.asyncio import idempotency as async_idempotency
 from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.ext import fastapi as for_fastapi
@@ -484,6 +484,13 @@ class SaleIn(SQLModel):
     total: int = 1
 
 
+class SaleShown(SQLModel):
+    """A response model that is no ``PublicModel``."""
+
+    public_id: SaleId
+    customer_public_id: BuyerId
+
+
 class SaleFilter(SQLModel):
     customer_public_id: BuyerId | None = None
 
@@ -523,6 +530,17 @@ def with_sqlmodel() -> Service:
     page = page_of(Sale, session=get_session, filter=SaleFilter)
     app = FastAPI()
     install(app)
+
+    eager = [references.eager(Sale.customer_public_id)]
+    loaded = by_public_id(Sale, session=get_session, param="order_id", options=eager)
+
+    @app.get("/shown/{order_id}", response_model=SaleShown)
+    async def shown(order: Annotated[Sale, Depends(loaded)]) -> Any:
+        return order
+
+    @app.get("/table/{order_id}", response_model=Sale)
+    async def table(order: Row) -> Any:
+        return order
 
     @app.get("/orders", response_model=for_fastapi.Page[SaleOut])
     async def list_orders(page: Annotated[Any, Depends(page)]) -> Any:
