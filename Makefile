@@ -15,7 +15,7 @@ PROCESSES := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) 
 WITH_SERVERS := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
 QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
 # whatever runs on rows: without migrations, commands, and whole services
-ROWS      := $(QUICK) $(addprefix --ignore tests/,alembic migrating cli histories helpdesk invoicing neighbours)
+ROWS      := $(QUICK) $(addprefix --ignore tests/,alembic migrations cli histories helpdesk invoicing neighbours)
 # of these, what no name in _private.py is used for
 PUBLIC    := $(addprefix --ignore tests/,formats errors ext tokens keys/coprime dialects)
 LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, types, packages: make test TIER=all

@@ -16,8 +16,8 @@ from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import __version__
 from sqlalchemy_public_id.cli.commands import public_id
-from sqlalchemy_public_id.migrating import Consent, Pace, Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.consent import choices_of, defaults_of, describe_options
+from sqlalchemy_public_id.migrations import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import choices_of, defaults_of, describe_options
 
 if TYPE_CHECKING:
     from docutils.nodes import Element, Node, document

@@ -305,7 +305,7 @@ class DryRun(PublicIdError):
     def __init__(self, report: object) -> None:
         super().__init__(str(report))
         self.report: Any = report
-        """The :class:`~sqlalchemy_public_id.migrating.report.MigrationReport`."""
+        """The :class:`~sqlalchemy_public_id.migrations.report.MigrationReport`."""
 
 
 class LockNotAvailable(PublicIdError):

@@ -14,8 +14,8 @@ from support.projects import Project, upgrade_of
 
 from sqlalchemy_public_id import PublicIdColumnMixin, PublicIdMixin
 from sqlalchemy_public_id.alembic import add_public_id, contract_public_id, drop_public_id, loosen_public_id
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import live_table
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import live_table
 
 pytestmark = pytest.mark.backend
 

@@ -57,8 +57,8 @@ BREAK = {
         "import of sqlalchemy_public_id.alembic halted",
     ),
     "a part": (
-        "sys.modules['sqlalchemy_public_id.migrating'] = None",
-        "import of sqlalchemy_public_id.migrating halted",
+        "sys.modules['sqlalchemy_public_id.migrations'] = None",
+        "import of sqlalchemy_public_id.migrations halted",
     ),
     "a call": ("sqlalchemy_public_id.errors.require = None", "TypeError: 'NoneType' object is not callable"),
 }

@@ -13,9 +13,9 @@ from support.projects import Project, downgrade_of, upgrade_of
 
 from sqlalchemy_public_id import NanoId, PublicIdType, audit
 from sqlalchemy_public_id.errors import MigrationRefused
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import plan_for
-from sqlalchemy_public_id.operation import examine
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.operation import examine
 
 pytestmark = [
     pytest.mark.backend,

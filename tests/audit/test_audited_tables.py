@@ -19,7 +19,7 @@ from support.marks import on
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, audit
 from sqlalchemy_public_id.audit.tables import AuditedTable
-from sqlalchemy_public_id.migrating.table import columns_of
+from sqlalchemy_public_id.migrations.table import columns_of
 
 pytestmark = pytest.mark.backend
 

@@ -28,8 +28,8 @@ from support.marks import on
 from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.formats.guess import guesses
-from sqlalchemy_public_id.migrating import Consent, Pace, Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.consent import choices_of, defaults_of, describe_options
+from sqlalchemy_public_id.migrations import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import choices_of, defaults_of, describe_options
 
 pytestmark = pytest.mark.backend
 

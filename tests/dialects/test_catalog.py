@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from support import servers
 
 from sqlalchemy_public_id import NanoId, PublicIdType
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import live_table
-from sqlalchemy_public_id.migrating.state import State
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import live_table
+from sqlalchemy_public_id.migrations.state import State
 
 pytestmark = pytest.mark.backend
 

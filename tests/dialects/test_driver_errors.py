@@ -14,7 +14,7 @@ from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.guard import is_retryable
-from sqlalchemy_public_id.migrating.steps import can_be_retried
+from sqlalchemy_public_id.migrations.steps import can_be_retried
 
 
 class OfPsycopg(Exception):

@@ -102,7 +102,7 @@ def test_schema_of_a_format(format: Format) -> None:
 def test_examples_stay() -> None:
     """The example of a format is the same in every process, so that a document does not change by itself."""
     program = (
-        "from sqlalchemy_public_id.formats import *; from sqlalchemy_public_id.pydantic_schema import example_of; "
+        "from sqlalchemy_public_id.formats import *; from sqlalchemy_public_id.typed.schema import example_of; "
         f"print(*map(example_of, {FORMATS!r}))"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -20,7 +20,7 @@ from support.shops import old_shop
 
 from sqlalchemy_public_id import ConfigurationError, backfill
 from sqlalchemy_public_id.alembic import take_turn
-from sqlalchemy_public_id.migrating.postgresql.session import changes_session
+from sqlalchemy_public_id.migrations.postgresql.session import changes_session
 
 SETTINGS = (
     "current_setting('lock_timeout'), current_setting('statement_timeout'), current_setting('client_min_messages')"

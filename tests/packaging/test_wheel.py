@@ -43,7 +43,7 @@ except ImportError as error:
     print(type(error).__name__, getattr(error, "extra", None))
 """
 
-OPTIONAL = {"alembic", "asyncio", "cli", "ext", "pydantic_schema"}
+OPTIONAL = {"alembic", "asyncio", "cli", "ext"}
 """The parts of the package that need an extra."""
 
 
@@ -139,13 +139,9 @@ def test_wheel_works_alone(python: str, distribution: PathDistribution) -> None:
 
 
 def test_modules_need_no_extra(failed: dict[str, str | None]) -> None:
-    """Every module can be imported without an extra, except those that are for one and the fixtures for pytest."""
-    for_alembic = {
-        f"{PACKAGE}.{name}" for name in ("directives", "keys.cluster.autogenerate", "keys.cluster.operations")
-    }
-    for_pytest = {f"{PACKAGE}.testing.fixtures"}
-
-    assert {name for name in failed if name.split(".")[1] not in OPTIONAL} <= for_alembic | for_pytest
+    """Every module can be imported without an extra, except those that are for one, and for pytest or Pydantic."""
+    single = {f"{PACKAGE}.testing.fixtures", f"{PACKAGE}.typed.schema"}
+    assert {name for name in failed if name.split(".")[1] not in OPTIONAL} <= single
 
 
 def test_told_extras(python: str, failed: dict[str, str | None], distribution: PathDistribution) -> None:

@@ -16,9 +16,9 @@ import sqlalchemy_public_id.alembic
 import sqlalchemy_public_id.alembic.toimpl  # noqa: F401  registers the operations for Alembic before 1.18
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import live_table
-from sqlalchemy_public_id.migrating.state import State
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import live_table
+from sqlalchemy_public_id.migrations.state import State
 
 OF_TARGET = {"format", "unique_name", "collation", "keeps", "server_default"}
 

@@ -26,12 +26,9 @@ DEPENDENCIES = {"sqlalchemy", "typing_extensions", "uuid_utils"}
 EXTRAS = {
     "alembic": {"alembic"},
     "cli": {"click"},
-    "directives.py": {"alembic"},
     "keys": {"ffx"},
-    "keys/cluster/autogenerate.py": {"alembic"},
-    "keys/cluster/operations.py": {"alembic"},
     "ext": {"fastapi", "flask", "litestar", "pydantic", "pydantic_core", "sqlmodel", "starlette", "werkzeug"},
-    "pydantic_schema.py": {"pydantic_core"},
+    "typed/schema.py": {"pydantic_core"},
     "testing/fixtures.py": {"pytest"},
 }
 """Part of the package → the packages that it may import in addition to the dependencies."""

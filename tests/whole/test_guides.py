@@ -168,7 +168,7 @@ def test_table_works_on_without_the_library(engine: Engine, create: Callable[[Me
 
 def test_every_obstacle_is_in_the_guide() -> None:
     """The guide lists the code of each obstacle."""
-    sources = (Path(sqlalchemy_public_id.__file__).parent / "migrating").rglob("*.py")
+    sources = (Path(sqlalchemy_public_id.__file__).parent / "migrations").rglob("*.py")
     codes = {code for source in sources for code in re.findall(r'Obstacle\(\s*"([a-z-]+)"', source.read_text())}
     table = (GUIDES / "migration-hazards.md").read_text().partition("## Obstacles")[2]
 

@@ -14,6 +14,21 @@ from sqlalchemy_public_id.errors import require
 with require("alembic"):
     import_module("alembic")
 
+from sqlalchemy_public_id.alembic.clusters.operations import (
+    ClusterOp,
+    CreateClusterConfigOp,
+    CreateClusterSequenceOp,
+    DropClusterConfigOp,
+    DropClusterSequenceOp,
+    SetClusterOp,
+    UnsetClusterOp,
+    create_cluster_config,
+    create_cluster_sequence,
+    drop_cluster_config,
+    drop_cluster_sequence,
+    set_cluster,
+    unset_cluster,
+)
 from sqlalchemy_public_id.alembic.compare import register
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
@@ -30,23 +45,8 @@ from sqlalchemy_public_id.alembic.ops import (
     expand_public_id,
     loosen_public_id,
 )
-from sqlalchemy_public_id.keys.cluster.operations import (
-    ClusterOp,
-    CreateClusterConfigOp,
-    CreateClusterSequenceOp,
-    DropClusterConfigOp,
-    DropClusterSequenceOp,
-    SetClusterOp,
-    UnsetClusterOp,
-    create_cluster_config,
-    create_cluster_sequence,
-    drop_cluster_config,
-    drop_cluster_sequence,
-    set_cluster,
-    unset_cluster,
-)
-from sqlalchemy_public_id.migrating import Options
-from sqlalchemy_public_id.operation import take_turn
+from sqlalchemy_public_id.migrations import Options
+from sqlalchemy_public_id.migrations.operation import take_turn
 
 __all__ = [
     "AddPublicIdOp",

@@ -24,6 +24,7 @@ from alembic.operations.ops import (
 )
 from sqlalchemy import TEXT, VARCHAR, Column, FetchedValue, Identity, Integer, Table, UniqueConstraint
 
+from sqlalchemy_public_id.alembic.clusters.autogenerate import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     ContractPublicIdOp,
@@ -36,12 +37,11 @@ from sqlalchemy_public_id.alembic.revisions import separate_revisions
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.key_types import BigIntegerKey
-from sqlalchemy_public_id.keys.cluster.autogenerate import ignore_cluster_default, replace_cluster_ops
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import live_table
-from sqlalchemy_public_id.migrating.declared import has_own_default, read_declared
-from sqlalchemy_public_id.migrating.obstacles import holds_ids
-from sqlalchemy_public_id.migrating.state import State
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import live_table
+from sqlalchemy_public_id.migrations.declared import has_own_default, read_declared
+from sqlalchemy_public_id.migrations.obstacles import holds_ids
+from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
 from sqlalchemy_public_id.types import IdColumnType
 

@@ -13,10 +13,10 @@ from alembic.operations import MigrateOperation
 from alembic.operations.ops import ModifyTableOps
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id.directives import Directive, as_function, registered
+from sqlalchemy_public_id.alembic.directives import Directive, as_function, registered
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrating import Consent, Options, Pace, Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.consent import check_flags, take_fields
+from sqlalchemy_public_id.migrations import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import check_flags, take_fields
 
 
 class PublicIdDirective(Protocol):

@@ -18,13 +18,13 @@ from alembic.operations.ops import DropColumnOp
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id import formats
+from sqlalchemy_public_id.alembic.directives import Directive
 from sqlalchemy_public_id.alembic.ops import DropPublicIdOp, PublicIdOp
 from sqlalchemy_public_id.declare import PublicIdType
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
-from sqlalchemy_public_id.directives import Directive
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, alphabets
 from sqlalchemy_public_id.formats._base import SingleId

@@ -17,11 +17,11 @@ from sqlalchemy_public_id.alembic import ops
 from sqlalchemy_public_id.dialects.quoting import commented, in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import command_line
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import database_of, plan_for
-from sqlalchemy_public_id.migrating.declared import name_in_models
-from sqlalchemy_public_id.migrating.plan import Phase, Plan
-from sqlalchemy_public_id.operation import PHASES, run_phases
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import database_of, plan_for
+from sqlalchemy_public_id.migrations.declared import name_in_models
+from sqlalchemy_public_id.migrations.operation import PHASES, run_phases
+from sqlalchemy_public_id.migrations.plan import Phase, Plan
 
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins

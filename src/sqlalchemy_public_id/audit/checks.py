@@ -19,11 +19,11 @@ from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
 from sqlalchemy_public_id.messages import command_line, safe_repr
-from sqlalchemy_public_id.migrating import Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import database_of, live_table, plan_for
-from sqlalchemy_public_id.migrating.obstacles import find_obstacles, obstacles_of_the_type
-from sqlalchemy_public_id.migrating.plan import Scene, Step
-from sqlalchemy_public_id.migrating.steps import list_statements
+from sqlalchemy_public_id.migrations import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import database_of, live_table, plan_for
+from sqlalchemy_public_id.migrations.obstacles import find_obstacles, obstacles_of_the_type
+from sqlalchemy_public_id.migrations.plan import Scene, Step
+from sqlalchemy_public_id.migrations.steps import list_statements
 from sqlalchemy_public_id.naming import not_null_check_name
 
 _SHOWN = 3

@@ -20,11 +20,11 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
-from sqlalchemy_public_id.migrating import PublicIdColumn
-from sqlalchemy_public_id.migrating.databases import live_table
-from sqlalchemy_public_id.migrating.declared import Models, name_in_models
-from sqlalchemy_public_id.migrating.state import IndexFacts, State
-from sqlalchemy_public_id.migrating.table import columns_of, primary_key_of
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import live_table
+from sqlalchemy_public_id.migrations.declared import Models, name_in_models
+from sqlalchemy_public_id.migrations.state import IndexFacts, State
+from sqlalchemy_public_id.migrations.table import columns_of, primary_key_of
 from sqlalchemy_public_id.naming import derived_name
 
 

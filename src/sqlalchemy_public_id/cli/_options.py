@@ -10,8 +10,8 @@ import click
 
 from sqlalchemy_public_id.cli._console import format_argument
 from sqlalchemy_public_id.cli._tables import Place, base_argument
-from sqlalchemy_public_id.migrating import Consent, Options, Pace, Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.consent import choices_of, defaults_of, describe_options
+from sqlalchemy_public_id.migrations import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import choices_of, defaults_of, describe_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]

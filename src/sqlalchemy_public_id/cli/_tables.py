@@ -11,9 +11,9 @@ import click
 from sqlalchemy import Engine, inspect
 
 from sqlalchemy_public_id.columns import public_id_columns
-from sqlalchemy_public_id.migrating import Options, PublicIdColumn
-from sqlalchemy_public_id.migrating.consent import take_fields
-from sqlalchemy_public_id.migrating.declared import read_declared
+from sqlalchemy_public_id.migrations import Options, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import take_fields
+from sqlalchemy_public_id.migrations.declared import read_declared
 
 
 class Place(NamedTuple):

@@ -34,11 +34,11 @@ from sqlalchemy_public_id.cli._options import (
 )
 from sqlalchemy_public_id.cli._tables import Place, Selection, chosen_targets
 from sqlalchemy_public_id.errors import DryRun, PublicIdError
-from sqlalchemy_public_id.migrating import Consent, Options, Pace, Patience, PublicIdColumn
-from sqlalchemy_public_id.migrating.consent import take_fields
-from sqlalchemy_public_id.migrating.databases import live_table, plan_for
-from sqlalchemy_public_id.migrating.table import columns_of
-from sqlalchemy_public_id.operation import PHASES, incomplete, run_phases
+from sqlalchemy_public_id.migrations import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import take_fields
+from sqlalchemy_public_id.migrations.databases import live_table, plan_for
+from sqlalchemy_public_id.migrations.operation import PHASES, incomplete, run_phases
+from sqlalchemy_public_id.migrations.table import columns_of
 
 OnProgress: TypeAlias = Callable[[Progress], None]
 

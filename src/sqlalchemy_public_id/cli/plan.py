@@ -15,12 +15,12 @@ from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, exa
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, given_options, options
 from sqlalchemy_public_id.cli._tables import Place, Selection, chosen_targets
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
-from sqlalchemy_public_id.migrating import Consent, Options, PublicIdColumn
-from sqlalchemy_public_id.migrating.consent import take_fields
-from sqlalchemy_public_id.migrating.databases import plan_for
-from sqlalchemy_public_id.migrating.plan import Lock
-from sqlalchemy_public_id.migrating.report import LOCKS, MigrationReport, in_time
-from sqlalchemy_public_id.operation import examine
+from sqlalchemy_public_id.migrations import Consent, Options, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import take_fields
+from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.operation import examine
+from sqlalchemy_public_id.migrations.plan import Lock
+from sqlalchemy_public_id.migrations.report import LOCKS, MigrationReport, in_time
 
 
 @click.command(

@@ -32,8 +32,8 @@ from sqlalchemy_public_id.ext._messages import ANSWERED, advice_on_path, field_o
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.orm.inspection import checked_condition, unscoped
-from sqlalchemy_public_id.pydantic_schema import json_schema_of
 from sqlalchemy_public_id.typed import TypedId, field_that_parsed
+from sqlalchemy_public_id.typed.schema import json_schema_of
 
 with require("litestar"):
     from litestar import Request, Response

@@ -60,7 +60,7 @@ with require("pydantic"):
 
 from sqlalchemy_public_id.ext import _fields
 from sqlalchemy_public_id.ext._fields import NotAKey
-from sqlalchemy_public_id.pydantic_schema import core_schema_of, json_schema_of
+from sqlalchemy_public_id.typed.schema import core_schema_of, json_schema_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session

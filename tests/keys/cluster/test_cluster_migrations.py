@@ -33,10 +33,10 @@ from sqlalchemy_public_id.alembic import (
     set_cluster,
     unset_cluster,
 )
+from sqlalchemy_public_id.alembic.clusters import operations
 from sqlalchemy_public_id.errors import LockNotAvailable
 from sqlalchemy_public_id.keys import ClusterKey, Range
-from sqlalchemy_public_id.keys.cluster import operations
-from sqlalchemy_public_id.migrating import Patience
+from sqlalchemy_public_id.migrations import Patience
 
 pytestmark = pytest.mark.backend
 

@@ -29,7 +29,7 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.errors import KeySpaceExhausted
 from sqlalchemy_public_id.formats import BASE36, URLSAFE64
 from sqlalchemy_public_id.keys import BlockAllocator, CoprimeKey, CoprimeStep, KeyedStep
-from sqlalchemy_public_id.migrating.server_defaults import can_generate
+from sqlalchemy_public_id.migrations.server_defaults import can_generate
 
 STEP = CoprimeStep(BASE36, 6)
 OTHER_STEP = CoprimeStep(BASE36, 6, step=7)

@@ -12,7 +12,7 @@ from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, PREFIX
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
-from sqlalchemy_public_id.migrating.table import columns_of, primary_key_of
+from sqlalchemy_public_id.migrations.table import columns_of, primary_key_of
 from sqlalchemy_public_id.naming import cluster_name
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]

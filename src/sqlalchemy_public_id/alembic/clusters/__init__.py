@@ -1,0 +1,1 @@
+"""Alembic operations for cluster keys, and their part of autogenerate."""

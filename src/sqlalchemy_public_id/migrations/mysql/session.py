@@ -1,0 +1,95 @@
+"""The session of a migration of MySQL or MariaDB: time limits, modes, advisory locks, and clusters of nodes.
+
+In Galera, and in group replication with several primaries, every node accepts writes. A node executes an ALTER of
+another node some time later, and meanwhile commits rows without the column or its default. A migration has to see these
+rows, and must not end a phase before all nodes have executed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.migrations.plan import Lock
+from sqlalchemy_public_id.migrations.session import Session, digest_of, restore, send
+
+_READ = (
+    *("lock_wait_timeout", "max_statement_time", "max_execution_time", "sql_mode", "system_versioning_alter_history"),
+    *("wsrep_on", "wsrep_sync_wait", "group_replication_single_primary_mode", "group_replication_consistency"),
+    *("innodb_lock_wait_timeout", "tx_isolation", "transaction_isolation"),
+)
+_ALL_STATEMENTS = 7
+"""Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
+
+
+class MySQLSession(Session):
+    """The session of a connection to MySQL or MariaDB."""
+
+    lock_setting = "lock_wait_timeout"
+    _turn: str = ""
+
+    def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
+        return False  # any DDL statement commits what was written before it, with or without this library
+
+    def read_settings(self) -> dict[str, str]:
+        names = ", ".join(f"'{name}'" for name in _READ)
+        rows = send(self.connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+        return {row[0]: row[1] for row in rows}
+
+    def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
+        wanted: dict[str, object] = {
+            "sql_mode": mode_for_old_rows(current["sql_mode"]),
+            "system_versioning_alter_history": "KEEP",  # system-versioned tables refuse every ALTER otherwise
+        }
+        if self.is_limited:
+            wanted |= {
+                "lock_wait_timeout": self._whole(self.patience.lock_timeout),
+                "max_statement_time": 0,
+                "max_execution_time": 0,
+            }
+        if current.get("wsrep_on") == "ON":
+            # in Galera, all nodes execute an ALTER at the same position among the transactions
+            wanted["wsrep_sync_wait"] = _ALL_STATEMENTS
+        # MySQL before 8.0.14 and OceanBase have no such setting, and no way to wait for the other members
+        if current.get("group_replication_single_primary_mode") == "OFF":
+            wanted["group_replication_consistency"] = "BEFORE_AND_AFTER"
+        return wanted
+
+    def wanted_batch_settings(self) -> dict[str, object]:
+        """Limit the wait of a batch for a row to one second, because others wait for the rows that it has locked."""
+        if not is_autocommit(self.connection):
+            return {}
+        # otherwise the subquery of an UPDATE locks the gaps between the rows, and inserts wait
+        isolation = dict.fromkeys(("tx_isolation", "transaction_isolation"), "READ-COMMITTED")
+        return {"innodb_lock_wait_timeout": 1, **isolation}
+
+    @contextmanager
+    def begin_step(self, lock: Lock, seconds: float) -> Generator[None]:
+        with self.limited_to(seconds):
+            yield
+
+    # --- the turn
+
+    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+        database = schema or send(self.connection, "SELECT DATABASE()").scalar()
+        self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
+        return bool(send(self.connection, f"SELECT GET_LOCK({self._turn}, 0)").scalar())
+
+    def read_holder(self) -> Any:
+        return send(self.connection, f"SELECT IS_USED_LOCK({self._turn})").scalar()
+
+    def end_turn(self) -> None:
+        restore(self.connection, f"SELECT RELEASE_LOCK({self._turn})")
+
+
+def mode_for_old_rows(mode: str) -> str:
+    """Return the SQL *mode* with zero and invalid dates allowed: old rows and defaults have them, and are copied.
+
+    Strict mode is always on: otherwise, the server truncates values, and MODIFY replaces NULL with the empty string.
+    TRADITIONAL would forbid zero dates again, and ORACLE would write Oracle's functions into defaults.
+    """
+    left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL", "ORACLE"}
+    kept = [each for each in mode.split(",") if each and each not in left_out]
+    return ",".join(dict.fromkeys([*kept, "STRICT_ALL_TABLES", "ALLOW_INVALID_DATES"]))

@@ -1,0 +1,222 @@
+"""The steps of a migration: a :class:`Plan` for each database derives them, and finds the obstacles."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, TypeAlias
+
+from sqlalchemy.engine import Dialect
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.quoting import literal, quoted, quoted_table
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.migrations.column import PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import Consent
+from sqlalchemy_public_id.migrations.state import State
+from sqlalchemy_public_id.migrations.table import LiveTable
+from sqlalchemy_public_id.types import column_type
+
+Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
+
+
+class Lock(enum.Enum):
+    """Which other sessions wait while a step runs."""
+
+    STRONG = enum.auto()
+    """All users of the table wait. The statement is short, but others queue behind it while it waits for its lock."""
+    BUILD = enum.auto()
+    """Only other schema changes of the table wait. The statement is long, and waits for open transactions."""
+    REWRITE = enum.auto()
+    """All users of the table wait at the beginning and at the end of a long statement of MySQL or MariaDB."""
+    WRITERS = enum.auto()
+    """All other writers of the database wait until the statements end: SQLite has one writer at a time."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An atomic step of a migration that can be repeated safely."""
+
+    name: str
+    statements: Callable[[State], Sequence[str]]
+    """The statements for a state of the column; none if the step is done."""
+    lock: Lock = Lock.STRONG
+    probe: str = ""
+    """A short statement that takes the same lock before the long one, so that others do not queue for long."""
+
+
+def step_if(name: str, is_needed: Callable[[State], bool], sql: str, lock: Lock = Lock.STRONG) -> Step:
+    """Build a step of one statement, which is the same for every state in which it is needed."""
+    return Step(name, lambda state: [sql] if is_needed(state) else [], lock)
+
+
+class Plan(ABC):
+    """The steps for one database. The names in its statements are quoted, and include the schema.
+
+    :param online: False if all steps run inside one transaction that is open already.
+    :param consent: what the steps may do to existing rows and to other users of the table; by default, nothing.
+    :raises ConfigurationError: if the database does not accept one of the names.
+    """
+
+    bytewise: ClassVar[str]
+    """The collation that compares bytes, which a new column of public ids gets."""
+
+    def __init__(
+        self, target: PublicIdColumn, dialect: Dialect, consent: Consent | None = None, *, online: bool = True
+    ) -> None:
+        self.target = target
+        self.dialect = dialect
+        for kind in ("schema", "table", "column", "unique_name"):
+            name: str | None = getattr(target, kind)
+            problem = None if name is None and kind == "schema" else self._problem(name or "", kind)
+            if problem is not None:
+                raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
+        self.online = online
+        self.consent: Consent = consent or Consent()
+        self.schema: str = f"{self.quoted(target.schema)}." if target.schema else ""
+        self.table: str = quoted_table(target.table, target.schema, dialect)
+        self.column: str = self.quoted(target.column)
+        self.unique: str = self.quoted(target.unique_name)
+        self.type: str = dialect.type_compiler_instance.process(column_type(target.format, traits_for(dialect)))
+
+    def _problem(self, name: str, kind: str) -> str | None:
+        """Return why the database would refuse or truncate the *name* of a table, column, index or schema."""
+        if not name:
+            return "is empty"
+        if "\0" in name:
+            return "contains NUL, which no database accepts in a name"
+        return "ends with a newline, and SQLAlchemy does not quote it" if name.endswith("\n") else None
+
+    def quoted(self, name: str) -> str:
+        return quoted(name, self.dialect)
+
+    def literal(self, text: str) -> str:
+        return literal(text, self.dialect)
+
+    def unique_of(self, state: State) -> str:
+        """Return the quoted name of the unique index or constraint that the column has or will get."""
+        return self.unique if state.unique is None else self.quoted(state.unique.name)
+
+    @property
+    def collation(self) -> str | None:
+        """The collation that an existing column should get."""
+        return self.bytewise if self.target.collation == "bytes" else self.target.collation
+
+    def changes_collation(self, state: State) -> bool:
+        """Return True if the collation of the column has to change."""
+        return self.collation is not None and state.collation not in (None, self.collation)
+
+    @property
+    def generates_ids(self) -> bool:
+        """True if the database generates ids, at least until the column is complete."""
+        return self.target.server_default != "none"
+
+    @property
+    def can_fill_stragglers(self) -> bool:
+        """True if the contract itself gives ids to the few rows that were inserted after the backfill."""
+        return False
+
+    @abstractmethod
+    def has_own_default(self, state: State) -> bool:
+        """Return True if the server default of the column is an expression of this library."""
+
+    def renew_default(self) -> list[Step]:
+        """Return the steps that replace the server default of an earlier version of this library."""
+        return []
+
+    @abstractmethod
+    def expand(self) -> list[Step]:
+        """Return the steps that add the column, which new rows set, and which is NULL in existing rows."""
+
+    @abstractmethod
+    def contract(self) -> list[Step]:
+        """Return the steps that make the column unique and NOT NULL."""
+
+    @abstractmethod
+    def relax(self) -> list[Step]:
+        """Return the steps that restore the result of :meth:`expand`."""
+
+    @abstractmethod
+    def drop(self) -> list[Step]:
+        """Return the steps that remove the column."""
+
+    def drop_unfinished(self) -> list[Step]:
+        """Return the steps that remove what a failed build of the unique index has left."""
+        return []
+
+    def steps_of(self, phases: Sequence[Phase]) -> list[tuple[Phase, Step]]:
+        """Return the steps of *phases*, each with its phase; the backfill has none."""
+        return [(phase, step) for phase in phases if phase != "backfill" for step in getattr(self, phase)()]
+
+    @abstractmethod
+    def rights(self, scene: Scene) -> list[str]:
+        """Return the rights that the phases need."""
+
+    @abstractmethod
+    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
+        """Yield the obstacles to the phases that the catalogs show."""
+
+    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+        """Yield an obstacle for the first step that the server refuses on an empty copy of the table.
+
+        PostgreSQL has no rehearsal, because it cannot copy a table with its dependants and without its rows.
+        """
+        yield from ()
+
+    def warnings(self, scene: Scene) -> Iterator[str]:
+        """Yield a warning for each effect of the phases on other servers."""
+        yield from ()
+
+    def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
+        """Return the statements of the phases that do not depend on the table; a script (``--sql``) has only these.
+
+        :param lock_timeout: the time that a statement waits for its lock, in seconds.
+        """
+        return {}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The context that all checks of one migration share."""
+
+    table: LiveTable
+    plan: Plan
+    phases: Sequence[Phase]
+    state: State
+    runs: bool = False
+    """True if the phases run after the checks."""
+    is_stable: bool = True
+    """False behind a pooler that changes the session of PostgreSQL."""
+
+    @property
+    def target(self) -> PublicIdColumn:
+        return self.plan.target
+
+    @property
+    def consent(self) -> Consent:
+        return self.plan.consent
+
+    @cached_property
+    def steps(self) -> list[tuple[Phase, Step]]:
+        """The steps that are needed, each with its phase; the backfill has none."""
+        return [(phase, step) for phase, step in self.plan.steps_of(self.phases) if step.statements(self.state)]
+
+    @property
+    def begins_with_index(self) -> bool:
+        """True if the phases run now, and change nothing before the unique index is built."""
+        is_contract = [*self.phases] == ["contract"] and self.plan.online and self.consent.on_invalid != "replace"
+        return self.runs and is_contract and not self.plan.changes_collation(self.state)
+
+    @cached_property
+    def fills_rows(self) -> bool:
+        """True if the backfill will change rows."""
+        return "backfill" in self.phases and self.table.has_rows_to_fill(self.state)
+
+    @cached_property
+    def triggers(self) -> list[str]:
+        """The triggers that an UPDATE of the column fires."""
+        return self.table.update_triggers()

@@ -1,0 +1,375 @@
+"""PostgreSQL: no step rewrites the table, and every strong lock is held for milliseconds.
+
+The unique index is built ``CONCURRENTLY``. NOT NULL begins as a CHECK constraint: ``NOT VALID`` adds it
+without a scan, ``VALIDATE`` scans all rows while others read and write, and ``SET NOT NULL`` then skips its scan (since
+PostgreSQL 12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Row, text
+
+from sqlalchemy_public_id import naming
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrations.plan import Lock, Phase, Plan, Scene, Step, step_if
+from sqlalchemy_public_id.migrations.postgresql.session import milliseconds
+from sqlalchemy_public_id.migrations.server_defaults import expression, form_of
+from sqlalchemy_public_id.migrations.state import State
+
+
+class PostgreSQLPlan(Plan):
+    """The steps for PostgreSQL."""
+
+    bytewise = "C"
+
+    def _problem(self, name: str, kind: str) -> str | None:
+        is_cut = len(name.encode()) > 63
+        return super()._problem(name, kind) or (
+            "has more than 63 bytes, after which PostgreSQL cuts names" if is_cut else None
+        )
+
+    def expand(self) -> list[Step]:
+        return [Step("add the column", self._missing)]
+
+    def contract(self) -> list[Step]:
+        steps = [*self._collate(), self._build_index(), *self._not_null()]
+        if self.target.server_default == "drop":
+            steps += self._drop_default()
+        return steps
+
+    def relax(self) -> list[Step]:
+        return [
+            Step("allow NULL", self._loosened),
+            *(self._drop_unique() if not self.target.keeps_unique else ()),
+            *self._collate(),
+            *(self._drop_default() if self.target.server_default == "none" else ()),
+        ]
+
+    def drop(self) -> list[Step]:
+        return [
+            *self._drop_unique(),
+            self._drop_column,
+        ]
+
+    def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
+        # in Alembic's transaction, which is rolled back as a whole, for example if the column exists already
+        before, after = f"SET lock_timeout = {milliseconds(lock_timeout)}", "RESET lock_timeout"
+        drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
+        return {"expand": [before, *self._missing(State()), after], "backfill": [], "drop": [before, drop, after]}
+
+    def rights(self, scene: Scene) -> list[str]:
+        table = scene.plan.table
+        needed = [f"the ownership of {table}, or membership in its owner"]
+        if "contract" in scene.phases:
+            needed.append("CREATE on its schema")
+        if scene.fills_rows:
+            needed.append(f"SELECT and UPDATE on {table}")
+        return needed
+
+    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
+        target, connection, names = scene.target, scene.table.connection, scene.table.names
+        table = connection.execute(_TABLE, names).one()
+        yield from _of_rights(scene, table)
+        if not table.can_read:
+            return
+        yield from _of_unchecked_rows(scene)
+        if table.refuses_updates and scene.fills_rows:
+            problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
+            identity = "DEFAULT" if table.has_key else "FULL"
+            yield Obstacle("replica-identity", problem, f"ALTER TABLE {self.table} REPLICA IDENTITY {identity}")
+        if "contract" in scene.phases and not scene.state.index and table.is_name_taken:
+            problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
+            yield Obstacle("name-taken", problem, "pass unique_name= with another name")
+        adds_check = "contract" in scene.phases and self.online and scene.state.nullable and not scene.state.check
+        if adds_check and table.is_check_taken:
+            problem = f"a constraint of {target.table} has the name of the migration's temporary CHECK against NULL"
+            remedy = f"rename it: ALTER TABLE {self.table} RENAME CONSTRAINT {self._check} TO …"
+            yield Obstacle("name-taken", problem, remedy)
+        if not scene.is_stable and self.online and any(step.lock is Lock.BUILD for _, step in scene.steps):
+            problem = (
+                "a pooler gives this connection another session after each transaction, and an index that is built or "
+                "dropped CONCURRENTLY needs a setting of the session"
+            )
+            yield Obstacle("pooler", problem, "connect to the server itself, or to a pooler in session mode")
+        if "expand" in scene.phases and not scene.state.exists and table.columns >= _MAX_COLUMNS:
+            problem = f"{target.table} has had {table.columns} columns, and PostgreSQL allows no more"
+            yield Obstacle("too-many-columns", problem, "copy the rows into a new table: dropped columns count as well")
+        collation = self.collation
+        if collation is not None and connection.scalar(_COLLATION, {"collation": collation}) is None:
+            yield Obstacle("unknown-collation", f"there is no collation {collation}", "correct its name")
+        yield from _of_dependants(scene)
+
+    def warnings(self, scene: Scene) -> Iterator[str]:
+        added = "expand" in scene.phases and not scene.state.exists
+        if not added and not ("drop" in scene.phases and scene.state.exists):
+            return
+        publications = scene.table.connection.execute(_PUBLICATIONS, scene.table.names).scalars().all()
+        if publications:
+            problem = f"{scene.target.table} is published in {', '.join(publications)}"
+            if added:
+                remedy = f"{self._alter} ADD COLUMN {self.column} {self.type}"
+                yield f"{problem}: subscribers stop until their tables have the column; add it there first: {remedy}"
+            else:
+                remedy = f"{self._alter} ALTER COLUMN {self.column} DROP NOT NULL"
+                yield f"{problem}: subscribers keep the column, and new rows have no ids there; first: {remedy}"
+
+    # --- parts
+
+    @property
+    def _alter(self) -> str:
+        return f"ALTER TABLE {self.table}"
+
+    @property
+    def _drop_column(self) -> Step:
+        drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
+        return step_if("drop the column", lambda state: state.exists, drop)
+
+    def _missing(self, state: State) -> list[str]:
+        """Return the statements that add the column, default or comment; one ALTER adds the column with its default."""
+        is_finished = state.complete and self.target.server_default == "drop"
+        changes = [] if state.exists else [f"ADD COLUMN {self.column} {self.type}"]
+        changes += [] if is_finished else self._default(state)
+        statements = [f"{self._alter} {', '.join(changes)}"] if changes else []
+        if self.target.comment is not None and state.comment != self.target.comment:
+            comment = self.literal(self.target.comment)
+            statements.append(f"COMMENT ON COLUMN {self.table}.{self.column} IS {comment}")
+        return statements
+
+    def _loosened(self, state: State) -> list[str]:
+        """Return the statement that allows NULL again, and restores the default that generates ids."""
+        is_done = state.nullable or self.target.keeps_not_null
+        changes = [*self._default(state), *(() if is_done else [f"ALTER COLUMN {self.column} DROP NOT NULL"])]
+        return [f"{self._alter} {', '.join(changes)}"] if changes else []
+
+    def _default(self, state: State) -> list[str]:
+        if state.default is not None or not self.generates_ids:
+            return []
+        return [self._set_default(self.target.format)]
+
+    def _set_default(self, format: Format) -> str:
+        made = expression(format, "postgresql", self.dialect.server_version_info)
+        return f"ALTER COLUMN {self.column} SET DEFAULT {made}"
+
+    def _collate(self) -> list[Step]:
+        def statements(state: State) -> list[str]:
+            if not self.changes_collation(state):
+                return []
+            # the type stays: another length would rewrite the table
+            collate = f"COLLATE {self.quoted(self.collation or '')}"
+            return [f"{self._alter} ALTER COLUMN {self.column} TYPE {state.type} {collate}"]
+
+        return [Step("change the collation", statements)] if self.collation is not None else []
+
+    @property
+    def _concurrently(self) -> str:
+        return "CONCURRENTLY " if self.online else ""
+
+    @property
+    def _build(self) -> Lock:
+        return Lock.BUILD if self.online else Lock.STRONG
+
+    def _build_index(self) -> Step:
+        create = f"CREATE UNIQUE INDEX {self._concurrently}{self.unique} ON {self.table} ({self.column})"
+
+        def statements(state: State) -> list[str]:
+            if state.valid:
+                return []
+            return [*self._drop_index(state), create]  # an interrupted build leaves an invalid index
+
+        return Step("build the unique index", statements, self._build)
+
+    def _not_null(self) -> list[Step]:
+        forbid = f"{self._alter} ALTER COLUMN {self.column} SET NOT NULL"
+        if not self.online:
+            return [step_if("forbid NULL", lambda state: state.nullable, forbid)]
+        drop = f"{self._alter} DROP CONSTRAINT IF EXISTS {self._check}"
+        add = f"{self._alter} ADD CONSTRAINT {self._check} CHECK ({self.column} IS NOT NULL) NOT VALID"
+        validate = f"{self._alter} VALIDATE CONSTRAINT {self._check}"
+        return [
+            step_if("forbid NULL in new rows", lambda state: state.nullable and not state.check, add),
+            step_if(
+                "look for NULL in old rows", lambda state: state.nullable and not state.checked, validate, Lock.BUILD
+            ),
+            # two statements: a single ALTER would drop the constraint first, and then scan all rows under its lock
+            Step("forbid NULL", lambda state: [forbid] * state.nullable + [drop] * (state.check or state.nullable)),
+        ]
+
+    @property
+    def _check(self) -> str:
+        return self.quoted(naming.not_null_check_name(self.target.table, self.target.column))
+
+    def _drop_unique(self) -> list[Step]:
+        def drop_constraint(state: State) -> list[str]:
+            drop = f"{self._alter} DROP CONSTRAINT IF EXISTS {self.unique_of(state)}"
+            return [drop] if state.constraint else []
+
+        return [
+            Step("drop the unique constraint", drop_constraint),
+            Step("drop the unique index", self._drop_index, self._build),
+        ]
+
+    def _drop_index(self, state: State) -> list[str]:
+        # in the schema of the table: by its name alone, the search path may find the index of another table
+        schema = f"{state.schema}." if state.schema else self.schema
+        drop = f"DROP INDEX {self._concurrently}IF EXISTS {schema}{self.unique_of(state)}"
+        return [drop] if state.index and not state.constraint else []
+
+    def drop_unfinished(self) -> list[Step]:
+        return [
+            Step("drop the unique index", lambda state: [] if state.valid else self._drop_index(state), self._build)
+        ]
+
+    def has_own_default(self, state: State) -> bool:
+        return state.default is not None and self._form_of(state.default) is not None
+
+    def _form_of(self, default: str, *, outdated: bool = False) -> Format | None:
+        version = self.dialect.server_version_info
+        return form_of(default, self.target.format, "postgresql", version, outdated=outdated)
+
+    def renew_default(self) -> list[Step]:
+        def statements(state: State) -> list[str]:
+            # a default of ours calls nothing outside of pg_catalog, unless another role has seen to it
+            form = None if state.default is None else self._form_of(state.default, outdated=not state.calls)
+            return [] if form is None else [f"{self._alter} {self._set_default(form)}"]
+
+        return [Step("replace the default", statements)]
+
+    def _drop_default(self) -> list[Step]:
+        drop = f"{self._alter} ALTER COLUMN {self.column} DROP DEFAULT"
+        return [step_if("drop the default", self.has_own_default, drop)]
+
+
+# --- obstacles
+
+# pubupdate: published updates need a replica identity
+_TABLE = text("""
+SELECT pg_catalog.quote_ident(current_user) AS role,
+       pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner)) AS owner,
+       pg_catalog.quote_ident(n.nspname) AS schema,
+       pg_catalog.pg_has_role(c.relowner, 'USAGE') AS is_owner,
+       pg_catalog.has_schema_privilege(n.oid, 'CREATE') AS can_create,
+       pg_catalog.has_table_privilege(c.oid, 'SELECT') AS can_read,
+       pg_catalog.has_table_privilege(c.oid, 'UPDATE') AS can_update,
+       pg_catalog.row_security_active(c.oid) AS filters_rows,
+       c.relreplident <> 'f' AND pg_catalog.pg_get_replica_identity_index(c.oid) IS NULL AND EXISTS (
+           SELECT FROM pg_catalog.pg_publication_tables t JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
+           WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
+       (SELECT pg_catalog.max(attnum) FROM pg_catalog.pg_attribute WHERE attrelid = c.oid) AS columns,
+       EXISTS (SELECT FROM pg_catalog.pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
+       x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken,
+       EXISTS (SELECT FROM pg_catalog.pg_constraint o
+               WHERE o.conrelid = c.oid AND o.conname = CAST(:check AS text)) AS is_check_taken
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_class x ON x.relname = CAST(:unique AS text) AND x.relnamespace = n.oid
+LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
+WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+""")
+_NOT_VALID = text("""
+SELECT pg_catalog.quote_ident(conname) FROM pg_catalog.pg_constraint
+WHERE conrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND contype IN ('c', 'n') AND NOT convalidated
+  AND conname <> CAST(:check AS text)
+ORDER BY 1
+""")
+# needs: what the dependant keeps from being dropped or changed. DROP COLUMN also drops constraints of the table. ALTER
+# TYPE fails if a dependant is one that PostgreSQL does not rebuild (see its RememberAllDependentForRebuilding()).
+_DEPENDANTS = text("""
+WITH ours AS (SELECT attrelid, attnum FROM pg_catalog.pg_attribute
+              WHERE attrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND attname = CAST(:column AS text)
+              AND NOT attisdropped),
+on_ours AS (SELECT d.*, attrelid, attnum FROM pg_catalog.pg_depend d JOIN ours
+            ON refclassid = 'pg_catalog.pg_class'::regclass::oid AND refobjid = attrelid AND refobjsubid = attnum),
+dependants AS (
+    SELECT classid, objid, objsubid, 'column' AS needs
+    FROM on_ours
+    WHERE deptype = 'n' AND NOT (classid = 'pg_catalog.pg_constraint'::regclass::oid AND EXISTS (
+        SELECT FROM pg_catalog.pg_constraint own
+        WHERE own.oid = objid AND own.conrelid = attrelid AND own.contype <> 'f'))
+       OR classid = 'pg_catalog.pg_class'::regclass::oid AND EXISTS (
+        SELECT FROM pg_catalog.pg_index WHERE indexrelid = objid AND indnatts > 1)
+    UNION
+    SELECT classid, objid, objsubid, 'type'
+    FROM on_ours
+    WHERE CAST(CAST(classid AS regclass) AS text) IN (
+            'pg_rewrite', 'pg_policy', 'pg_trigger', 'pg_proc', 'pg_publication_rel')
+       OR classid = 'pg_catalog.pg_class'::regclass::oid AND objid = attrelid
+       OR classid = 'pg_catalog.pg_attrdef'::regclass::oid AND NOT EXISTS (
+          SELECT FROM pg_catalog.pg_attrdef own WHERE own.oid = objid AND own.adrelid = attrelid AND own.adnum = attnum)
+    UNION
+    SELECT classid, objid, objsubid, 'index'
+    FROM ours JOIN pg_catalog.pg_index i ON indrelid = attrelid AND indkey[0] = attnum AND indnatts = 1 AND indisunique
+    JOIN pg_catalog.pg_depend d ON refclassid = 'pg_catalog.pg_class'::regclass::oid AND refobjid = indexrelid
+    WHERE deptype = 'n')
+SELECT DISTINCT CASE WHEN r.rulename = '_RETURN' THEN 'view ' || CAST(CAST(r.ev_class AS regclass) AS text)
+                ELSE pg_catalog.pg_describe_object(classid, objid, objsubid) END AS name
+FROM dependants
+LEFT JOIN pg_catalog.pg_rewrite r ON classid = 'pg_catalog.pg_rewrite'::regclass::oid AND r.oid = objid
+WHERE needs = ANY (CAST(:needs AS text[]))
+ORDER BY 1
+""")
+_COLLATION = text("""
+SELECT 1 FROM pg_catalog.pg_collation
+WHERE collname = CAST(:collation AS text) AND pg_catalog.pg_collation_is_visible(oid)
+AND collencoding IN (-1, pg_catalog.pg_char_to_encoding(pg_catalog.getdatabaseencoding()))
+""")
+_MAX_COLUMNS = 1600
+"""Dropped columns count as well."""
+
+# prattrs: the list of published columns, since PostgreSQL 15, which does not contain a new column
+_PUBLICATIONS = text("""
+SELECT t.pubname FROM pg_catalog.pg_publication_tables t
+JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
+JOIN pg_catalog.pg_class c ON c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+WHERE t.tablename = c.relname AND t.schemaname = n.nspname
+  AND pg_catalog.to_jsonb(r) ->> CAST('prattrs' AS text) IS NULL
+ORDER BY 1
+""")
+
+
+def _of_dependants(scene: Scene) -> Iterator[Obstacle]:
+    if not scene.state.exists:
+        return
+    of_type: list[str] = ["type"] if scene.plan.changes_collation(scene.state) else []
+    of_index: list[str] = [] if scene.target.keeps_unique else ["index"]
+    needs: dict[str, list[str]] = {"drop": ["column", "index"], "relax": [*of_index, *of_type], "contract": of_type}
+    wanted = [need for phase in scene.phases for need in needs.get(phase, [])]
+    if not wanted:
+        return
+    names = {**scene.table.names, "needs": wanted}
+    dependants = scene.table.connection.execute(_DEPENDANTS, names).scalars().all()
+    if dependants:
+        what = "the type of the column, whose collation has to change" if "type" in wanted else "the column"
+        what = "the unique index of the column" if wanted == ["index"] else what
+        problem = f"{', '.join(dependants)} {'needs' if len(dependants) == 1 else 'need'} {what}"
+        yield Obstacle("dependants", problem, "drop or change that first")
+
+
+def _of_unchecked_rows(scene: Scene) -> Iterator[Obstacle]:
+    checks = scene.table.connection.execute(_NOT_VALID, scene.table.names).scalars().all()
+    if checks and scene.fills_rows:
+        problem = f"rows that violate {', '.join(checks)}, which is NOT VALID, could get no id"
+        validate = "; ".join(f"ALTER TABLE {scene.plan.table} VALIDATE CONSTRAINT {check}" for check in checks)
+        yield Obstacle("not-valid", problem, f"correct the rows, then {validate}")
+
+
+def _of_rights(scene: Scene, table: Row[Any]) -> Iterator[Obstacle]:
+    name = scene.target.table
+    if not table.is_owner:
+        problem = f"{table.role} does not own {name}, and only its owner, {table.owner}, can change it"
+        yield Obstacle("missing-right", problem, f"run the migration as {table.owner}, or as a member of that role")
+    if not table.can_create and "contract" in scene.phases:
+        problem = f"{table.role} may not create an index in the schema {table.schema}"
+        yield Obstacle("missing-right", problem, f"GRANT CREATE ON SCHEMA {table.schema} TO {table.role}")
+    if not table.can_read or (not table.can_update and scene.fills_rows):
+        problem = f"{table.role} may not read and update {name}"
+        yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {scene.plan.table} TO {table.role}")
+    if table.filters_rows:
+        problem = f"row-level security hides rows of {name} from {table.role}, and they would get no id"
+        remedy = "run the migration as a role with BYPASSRLS, or as the owner without FORCE ROW LEVEL SECURITY"
+        yield Obstacle("row-level-security", problem, remedy)

@@ -1,0 +1,233 @@
+"""The rows of a table of PostgreSQL by ``ctid``, for tables with any key or none, in windows of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Boolean,
+    ColumnElement,
+    Integer,
+    String,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    cast,
+    func,
+    inspect,
+    literal,
+    not_,
+    select,
+    text,
+    true,
+    update,
+)
+from sqlalchemy.types import UserDefinedType
+
+from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats import Format, NanoId
+from sqlalchemy_public_id.formats.alphabets import character_class
+from sqlalchemy_public_id.migrations.rows import Place, Places, Rows, Window, encoded
+from sqlalchemy_public_id.migrations.session import digest_of
+from sqlalchemy_public_id.migrations.state import State
+from sqlalchemy_public_id.migrations.table import LiveTable, primary_key_of
+from sqlalchemy_public_id.types import as_bits_format
+
+_PAGES = text("""
+SELECT pg_catalog.pg_relation_size(pg_catalog.to_regclass(:regclass))
+       / CAST(pg_catalog.current_setting('block_size') AS bigint)
+""")
+_SIZE = text("""
+SELECT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid) AS is_parent,
+       CASE WHEN reltuples > CAST(0 AS real) THEN CAST(reltuples AS bigint) END AS rows,
+       CASE WHEN relpages > 0 AND reltuples > CAST(0 AS real)
+            THEN reltuples / CAST(relpages AS real) ELSE 100 END AS density
+FROM pg_catalog.pg_class c WHERE oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+""")
+
+
+_catalog: Any = func.pg_catalog
+"""Functions that no role can replace, as one of another schema could with other types."""
+
+
+def _text(value: str) -> ColumnElement[str]:
+    """Return a parameter as TEXT: ``pg_catalog`` has no operators for VARCHAR, as which SQLAlchemy sends strings."""
+    return cast(bindparam(None, value, type_=String()), Text)
+
+
+class Tid(UserDefinedType[str]):
+    """A place in a table of PostgreSQL as text, such as ``(7,1)``: the page, and the row in it."""
+
+    cache_ok: bool | None = True
+
+    def get_col_spec(self, **options: Any) -> str:
+        return "tid"
+
+    def column_expression(self, colexpr: ColumnElement[Any]) -> ColumnElement[Any]:
+        return cast(colexpr, Text)
+
+    def bind_expression(self, bindvalue: BindParameter[Any]) -> ColumnElement[Any]:
+        return cast(cast(bindvalue, Text), self)  # otherwise, asyncpg expects a tuple
+
+
+class PostgreSQLRows(Rows):
+    """The rows of a table of PostgreSQL."""
+
+    def __init__(self, live: LiveTable, state: State) -> None:
+        super().__init__(live, state)
+        size = self.connection.execute(_SIZE, live.names).one()
+        self._rows: int | None = size.rows
+        self._density: float = size.density
+        if size.is_parent:  # each of these tables has its own ctids
+            raise ConfigurationError(
+                f"{self.target.table} has partitions, or other tables inherit from it; fill these tables one by one"
+            )
+
+    @classmethod
+    def read_places(cls, live: LiveTable) -> Places:
+        return {"ctid": Tid()}
+
+    def read_key(self) -> list[str]:
+        return primary_key_of(inspect(self.connection), self.target.table, self.target.schema)
+
+    @property
+    def compared(self) -> ColumnElement[Any]:
+        return self.column if self.target.format.is_native else cast(self.column, Text)
+
+    def has_id(self, value: Any) -> ColumnElement[bool]:
+        return self.compared == (_text(value) if isinstance(value, str) else value)
+
+    def is_well_formed(self) -> ColumnElement[bool]:
+        format = self.target.format
+        if format.is_native:
+            number = as_bits_format(format)
+            if number.bits == 64:
+                return self.column >= 0
+            digits: Any = _catalog.replace(cast(self.column, Text), "-", "", type_=Text)
+            if number.bits == 96:
+                digits = _catalog.encode(self.column, "hex", type_=Text)
+            matches: ColumnElement[bool] = digits.regexp_match(_text(number.hex_pattern))
+            return matches
+        text = cast(self.column, Text).collate("C")
+        if not isinstance(format, NanoId) or len(format.forms) > 1:
+            return text.regexp_match(_text(format.pattern))
+        # searching for characters outside the alphabet takes a quarter of the time
+        lead = "" if format.prefix is None else format.prefix + format.separator
+        others = f"[^{character_class(format.alphabet)[1:]}"
+        body: Any = _catalog.substr(text, len(lead) + 1, type_=Text) if lead else text
+        length: Any = _catalog.length(text, type_=Integer)
+        is_id = and_(length == format.max_length, not_(body.regexp_match(_text(others))))
+        starts: Any = _catalog.starts_with(text, _text(lead), type_=Boolean)
+        return and_(starts, is_id) if lead else is_id
+
+    def last(self, *, missing: bool = False) -> Place | None:
+        is_missing = select(literal(1)).select_from(self.table).where(self.column.is_(None)).limit(1)
+        if missing and self.connection.execute(is_missing).first() is None:
+            return None
+        pages = self.connection.scalar(_PAGES, self.live.names)
+        return (f"({pages},0)",) if pages else None
+
+    def end_of_window(self, after: Place | None, until: Place, size: int) -> Place | None:
+        page = (0 if after is None else _page(after)) + _pages(size)
+        return (f"({page},0)",) if page < _page(until) else None
+
+    def count_rows(self) -> int | None:
+        return self._rows
+
+    def count_window(self, size: int) -> int:
+        return int(_pages(size) * self._density)
+
+    def window(self, after: Place | None, until: Place) -> Window:
+        return _PagesWindow(self, after, until)
+
+
+def _page(place: Place) -> int:
+    return int(place[0][1:].partition(",")[0])
+
+
+def _pages(size: int) -> int:
+    return max(1, size // 100)  # fixed, so that the windows of all processes begin at the same pages
+
+
+class _PagesWindow(Window):
+    """A window of pages. The statement of a batch selects its rows, sets ids, and returns the last place."""
+
+    def __init__(self, rows: Rows, after: Place | None, until: Place) -> None:
+        self.rows = rows
+        self.until: Place = until
+        self.after: Place | None = after
+        # Each batch has its own claim: behind a pooler, the next one may run in another session. There is no claim in a
+        # transaction of the caller, which would keep the window from others until it ends.
+        is_alone = is_autocommit(rows.connection)
+        self.claim: ColumnElement[bool] = lock_of_window(rows, after) if is_alone else true()
+
+    @property
+    def is_done(self) -> bool:
+        return self.after == self.until
+
+    def fill(self, ids: Sequence[str]) -> int:
+        rows, (place,) = self.rows, self.rows.parts
+        claim = select(self.claim.label("is_ours")).cte("claim")
+        is_ours = select(claim.c.is_ours).scalar_subquery()
+        todo = (
+            select(place)
+            .where(is_ours, rows.between(self.after, self.until), rows.column.is_(None))
+            .order_by(place)
+            .limit(len(ids))
+            .with_for_update(skip_locked=True, key_share=True)
+            .cte("todo")
+        )
+        # one string is sent several times as fast as a list; no id contains a blank
+        sent = " ".join(encoded(rows.target.format, id) for id in ids)
+        strings: Any = _catalog.string_to_array(_text(sent), " ")
+        # arrays side by side: there is nothing to join, and nothing for the planner to estimate
+        # PostgreSQL itself looks for an unnest() of several arrays in pg_catalog
+        places = func.array(select(todo.c.ctid).scalar_subquery())
+        pairs: Any = func.unnest(places, strings).table_valued("place", "made").render_derived(name="pairs")
+        value = _decoded(rows.target.format, pairs.c.made)
+        written = (
+            update(rows.table)
+            .where(place == pairs.c.place)
+            .values({rows.column: value})
+            .returning(literal(1))
+            .cte("written")
+        )
+        filled = select(func.count()).select_from(written).scalar_subquery()
+        seen = select(func.count()).select_from(todo).scalar_subquery()
+        # a row that another transaction has just moved may be behind the window
+        inside = todo.c.ctid <= bindparam("until", self.until[0], type_=place.type)
+        last = select(todo.c.ctid).where(inside).order_by(todo.c.ctid.desc()).limit(1).scalar_subquery()
+        row = rows.connection.execute(select(claim.c.is_ours, filled, seen, cast(last, Text))).one()
+        self.is_taken = not row[0]
+        self.after = (row[3],) if row[2] == len(ids) and row[3] else self.until
+        return int(row[1])
+
+    def skip(self, count: int) -> None:
+        self.after = self.until  # SKIP LOCKED skips single rows
+
+
+def lock_of_window(rows: Rows, after: Place | None) -> ColumnElement[bool]:
+    """Return an expression that locks a window, and is False if another process has locked it.
+
+    The lock ends with the transaction. A lock of the session would be lost behind a pooler that changes the session.
+    """
+    target = rows.target
+    digest = digest_of(target.schema, target.table, target.column, after)
+    name: Any = _text(f"batch {digest}")
+    if not target.schema:
+        name = func.coalesce(cast(_catalog.current_schema(), Text), _text("")) + name
+    lock: ColumnElement[bool] = _catalog.pg_try_advisory_xact_lock(_catalog.hashtextextended(name, 0), type_=Boolean)
+    return lock
+
+
+def _decoded(format: Format, encoded: Any) -> Any:
+    if not format.is_native:
+        return encoded
+    if format.bits == 96:
+        return _catalog.decode(encoded, "hex")
+    return cast(encoded, Uuid() if format.bits == 128 else BigInteger())

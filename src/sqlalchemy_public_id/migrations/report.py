@@ -1,0 +1,122 @@
+"""The report of a migration: what it would do, and its obstacles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrations.obstacles import SAMPLE
+from sqlalchemy_public_id.migrations.plan import Lock, Scene
+
+_ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
+"""Rates under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
+LOCKS = {
+    Lock.STRONG: "all others wait for milliseconds",
+    Lock.BUILD: "other changes of the table wait",
+    Lock.REWRITE: "all others wait for milliseconds at its beginning and its end",
+    Lock.WRITERS: "writers wait until it ends",
+}
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step that would be executed."""
+
+    phase: str
+    name: str
+    lock: str
+    """Which other sessions wait."""
+    statements: tuple[str, ...] = ()
+    """The statements; none for the backfill, which sends as many as the rows need."""
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """The steps of a migration, with their locks and an estimate, and its obstacles."""
+
+    target: str
+    """The column, with its table and schema."""
+    database: str
+    rows: int | None
+    """The number of rows of the table, as the database estimates it."""
+    size: int | None
+    """The size of the table and its indexes in bytes; ``None`` on SQLite."""
+    seconds: float | None
+    """About how long the migration takes, if nobody keeps the table locked."""
+    steps: tuple[PlannedStep, ...]
+    rights: tuple[str, ...]
+    """The rights that the migration needs."""
+    triggers: tuple[str, ...]
+    """The triggers that fire for an UPDATE of the column."""
+    warnings: tuple[str, ...]
+    """The work to do elsewhere, such as on the subscribers of a published table."""
+    obstacles: tuple[Obstacle, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as a dictionary that can be serialized as JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f", about {self.rows:,} rows"
+        time = "" if self.seconds is None else f", about {in_time(self.seconds)}"
+        lines = [f"{self.target} on {self.database}{rows}{time}"]
+        for number, step in enumerate(self.steps, 1):
+            lines.append(f"{number}. {step.phase}: {step.name} (lock: {step.lock})")
+            lines += [f"   {line}" for sql in step.statements for line in sql.splitlines()]
+        if not self.steps and not self.obstacles:
+            lines.append("nothing is left to do")
+        if self.steps:
+            lines.append(f"rights: {', '.join(self.rights)}")
+        lines += [f"trigger: {name} fires for an UPDATE" for name in self.triggers]
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        lines += [f"obstacle: {obstacle}" for obstacle in self.obstacles]
+        return "\n".join(lines)
+
+
+def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport:
+    """Build the report of a migration from its *scene*."""
+    live = scene.table
+    steps = tuple(_steps(scene)) if not obstacles else ()
+    kinds = ["backfill"] * scene.fills_rows + ["index"] * any("index" in step.name for step in steps)
+    rows = live.estimate_rows()
+    warnings = [*scene.plan.warnings(scene)]
+    if "contract" in scene.phases and scene.state.exists and not scene.state.complete and (rows or 0) > SAMPLE:
+        warnings.append(f"the ids of the first {SAMPLE:,} rows were compared with the format; the contract reads all")
+    return MigrationReport(
+        target=str(scene.target),
+        database=live.connection.dialect.name,
+        rows=rows,
+        size=live.estimate_bytes(),
+        seconds=None if rows is None else sum(rows / _ROWS_A_SECOND[kind] for kind in kinds),
+        steps=steps,
+        rights=tuple(scene.plan.rights(scene)),
+        triggers=tuple(scene.triggers) if scene.fills_rows else (),
+        warnings=tuple(warnings),
+        obstacles=tuple(obstacles),
+    )
+
+
+def _steps(scene: Scene) -> Iterator[PlannedStep]:
+    for phase in scene.phases:
+        if phase == "backfill" and scene.fills_rows:
+            lock = "writers of the same rows wait for the time of a batch"
+            yield PlannedStep(phase, "set the ids of rows without one, in batches", lock)
+        for of_phase, step in scene.steps:
+            if of_phase == phase:
+                is_allowed = step.lock is Lock.REWRITE and scene.consent.allow_lock
+                lock = LOCKS[Lock.WRITERS if is_allowed else step.lock]
+                yield PlannedStep(phase, step.name, lock, tuple(step.statements(scene.state)))
+
+
+def in_time(seconds: float) -> str:
+    """Return *seconds* as text, in seconds, minutes or hours.
+
+    >>> in_time(0.2), in_time(75), in_time(9000)
+    ('1 s', '1 min', '2.5 h')
+    """
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,236 @@
+"""The rows of a table in the order of their places, and windows of them in which a backfill sets ids.
+
+A place identifies a row, so that later statements find it. Only the server interprets its values: they never become
+Python objects, because Python and its drivers would change some, such as times of more than a day, zero dates and
+4-byte floats.
+
+A batch is one statement and one transaction.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    and_,
+    bindparam,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy import column as sql_column
+from sqlalchemy.types import NullType, TypeEngine
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrations.column import PublicIdColumn
+from sqlalchemy_public_id.migrations.state import State
+from sqlalchemy_public_id.migrations.table import LiveTable
+from sqlalchemy_public_id.types import IdColumnType, as_bits_format
+
+Place: TypeAlias = tuple[Any, ...]
+"""The place of one row, as the server renders it."""
+Places: TypeAlias = dict[str, TypeEngine[Any]]
+"""The columns that make up the place of a row, and their types."""
+_Comparison: TypeAlias = Callable[[Any, Any], ColumnElement[bool]]
+_STRICT: dict[_Comparison, _Comparison] = {operator.gt: operator.gt, operator.ge: operator.gt, operator.le: operator.lt}
+
+
+class Rows(ABC):
+    """The rows of *live*.
+
+    :raises ConfigurationError: if there is no such column, or if the rows cannot be told apart.
+    """
+
+    def __init__(self, live: LiveTable, state: State) -> None:
+        target = live.target
+        if not state.exists:
+            raise ConfigurationError(
+                f"{target.table} has no column {target.column!r}; "
+                f"add it first, with op.expand_public_id({target.table!r})"
+            )
+        types = self.read_places(live)
+        if not types:
+            raise ConfigurationError(f"{without_place(target)}; add one, or fill {target.column} by hand")
+        self.live: LiveTable = live
+        self.state: State = state
+        self.target: PublicIdColumn = target
+        self.connection: Connection = live.connection
+        kept = live.columns_changed_by_updates()
+        names = dict.fromkeys([*types, target.column, *kept])
+        columns = [Column(name, types.get(name, NullType())) for name in names]
+        self.table: Table = Table(target.table, MetaData(), *columns, schema=target.schema)
+        self.parts: list[Column[Any]] = [self.table.columns[name] for name in types]
+        """The columns of a place, by which the rows are sorted."""
+        self.column: Column[Any] = self.table.columns[target.column]
+        self.kept: dict[Any, Any] = {self.table.columns[name]: self.table.columns[name] for name in kept}
+        """Assignments that keep ``ON UPDATE CURRENT_TIMESTAMP`` from changing a column."""
+
+    @classmethod
+    @abstractmethod
+    def read_places(cls, live: LiveTable) -> Places:
+        """Return the columns that make up the place of a row; none if rows cannot be told apart."""
+
+    def read_key(self) -> list[str]:
+        """Return the columns of the primary key, if a place is made up of something else."""
+        return []
+
+    @cached_property
+    def key(self) -> list[Any]:
+        """The columns that identify a row in messages: the primary key if there is one, or else its place."""
+        return [sql_column(name) for name in self.read_key()] or self.parts
+
+    @property
+    def place(self) -> list[Any]:
+        """The parts of a place as they are selected and compared."""
+        return [*self.parts]
+
+    @property
+    def compared(self) -> ColumnElement[Any]:
+        """The id of a row as it is compared with those of others."""
+        return self.column
+
+    def has_id(self, value: Any) -> ColumnElement[bool]:
+        """Return the condition that the id of a row is *value*, as the database returned it."""
+        condition: ColumnElement[bool] = self.column == value
+        return condition
+
+    @abstractmethod
+    def is_well_formed(self) -> ColumnElement[bool]:
+        """Return the condition that the id of a row matches the pattern of the format."""
+
+    def between(self, after: Place | None, until: Place) -> ColumnElement[bool]:
+        """Return a condition for the rows behind *after*, or from the first one, up to *until*."""
+        up_to = self._compare(until, operator.le)
+        return up_to if after is None else and_(self._compare(after, operator.gt), up_to)
+
+    def from_to(self, first: Place, last: Place) -> ColumnElement[bool]:
+        """Return a condition for the rows from *first* to *last*, both included."""
+        return and_(self._compare(first, operator.ge), self._compare(last, operator.le))
+
+    def at(self, place: Place) -> ColumnElement[bool]:
+        """Return a condition for the row at *place*."""
+        return and_(*(part == value for part, value in zip(self.place, place, strict=True)))
+
+    def last(self, *, missing: bool = False) -> Place | None:
+        """Return the last place of the table, or of the rows that have no id."""
+        query = select(*self.place).order_by(*(column.desc() for column in self.parts)).limit(1)
+        if missing:
+            query = query.where(self.column.is_(None))
+        return _place(self.connection.execute(query).one_or_none())
+
+    def end_of_window(self, after: Place | None, until: Place, size: int) -> Place | None:
+        """Return the place of the row *size* places behind *after*; ``None`` if there are fewer rows."""
+        query = select(*self.place).where(self.between(after, until)).order_by(*self.parts).offset(size - 1).limit(1)
+        return _place(self.connection.execute(query).one_or_none())
+
+    def missing(self, after: Place | None, until: Place) -> list[Place]:
+        """Return the places of the rows in a window that have no id."""
+        query = select(*self.place).where(self.between(after, until), self.column.is_(None)).order_by(*self.parts)
+        return [tuple(row) for row in self.connection.execute(query)]
+
+    def count_rows(self) -> int | None:
+        """Return about how many rows there are, if the database has an estimate."""
+        return self.live.estimate_rows()
+
+    def count_window(self, size: int) -> int:
+        """Return about how many rows a window of the requested *size* has."""
+        return size
+
+    def claim(self, after: Place | None) -> AbstractContextManager[bool]:
+        """Keep other processes out of the window behind *after*, and yield False if one of them has claimed it."""
+        return nullcontext(True)
+
+    def window(self, after: Place | None, until: Place) -> Window:
+        """Return the rows behind *after* up to *until* that have no id."""
+        return Window(self, after, until)
+
+    def _compare(self, place: Place, comparison: _Comparison) -> ColumnElement[bool]:
+        # in the form for which the database uses the index of the key
+        if len(place) > 1 and traits_for(self.connection.dialect).indexes_row_values:
+            values = [bindparam(None, value, type_=part.type) for part, value in zip(self.place, place, strict=True)]
+            return comparison(tuple_(*self.place), tuple_(*values))
+        return _compare_columns(self.place, place, comparison)
+
+
+def _compare_columns(columns: Sequence[Any], values: Place, comparison: _Comparison) -> ColumnElement[bool]:
+    column, value = columns[0], bindparam(None, values[0], type_=columns[0].type)
+    if len(columns) == 1:
+        return comparison(column, value)
+    rest = _compare_columns(columns[1:], values[1:], comparison)
+    return or_(_STRICT[comparison](column, value), and_(column == value, rest))
+
+
+def _place(row: Any) -> Place | None:
+    return None if row is None else tuple(row)
+
+
+def without_place(target: PublicIdColumn) -> str:
+    """Return the message for a table whose rows have no place."""
+    return (
+        f"{target.table} has no primary key, and no unique index of columns that are NOT NULL, so its rows cannot be "
+        f"told apart"
+    )
+
+
+class Window:
+    """The rows of a window that have no id: their places are read first, and a process fills them in batches.
+
+    Rows that others have locked are skipped if the database supports it. After a failure, the batch can be retried.
+    """
+
+    is_taken: bool = False
+    """True if another process is filling a batch of these rows."""
+
+    def __init__(self, rows: Rows, after: Place | None, until: Place) -> None:
+        self.rows: Rows = rows
+        self.places: list[Place] = rows.missing(after, until)
+
+    @property
+    def is_done(self) -> bool:
+        """True at the end of the window."""
+        return not self.places
+
+    def fill(self, ids: Sequence[str]) -> int:
+        """Set *ids* in the next rows, and return how many rows got one."""
+        places = self.places[: len(ids)]
+        filled = self.write(places, ids[: len(places)])
+        self.skip(len(places))
+        return filled
+
+    def skip(self, count: int) -> None:
+        """Skip the next *count* rows."""
+        del self.places[:count]
+
+    def write(self, places: Sequence[Place], ids: Sequence[str]) -> int:
+        """Set *ids* at *places*, here one by one, because SQLite runs in this process, without round trips."""
+        rows = self.rows
+        names = [f"public_id_key_{at}" for at in range(len(rows.parts))]
+        this_row = and_(*(column == bindparam(name) for column, name in zip(rows.parts, names, strict=True)))
+        value = bindparam("public_id_made", type_=IdColumnType(rows.target.format))
+        statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
+        parameters = [
+            dict(zip(names, place, strict=True), public_id_made=id) for place, id in zip(places, ids, strict=True)
+        ]
+        return rows.connection.execute(statement, parameters).rowcount
+
+
+def encoded(format: Format, id: str) -> str:
+    """Return *id* without quotes: text as it is, 64-bit integers in decimal, and larger ones in hexadecimal digits."""
+    if not format.is_native:
+        return id
+    number = as_bits_format(format)
+    value = number.to_int(id)
+    return str(value) if number.bits == 64 else f"{value:0{number.bits // 4}x}"

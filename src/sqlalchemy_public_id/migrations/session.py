@@ -1,0 +1,245 @@
+"""The session in which a migration runs: its limits and settings, and the turn that keeps other migrations out."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection
+
+from sqlalchemy_public_id.dialects import is_autocommit, traits_for
+from sqlalchemy_public_id.errors import LockNotAvailable
+from sqlalchemy_public_id.migrations.consent import Patience, Triggers
+from sqlalchemy_public_id.migrations.plan import Lock, Step
+from sqlalchemy_public_id.migrations.table import LiveTable
+
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
+
+_LONGEST_PAUSE = 1.0
+
+
+class Session(ABC):
+    """The session of *connection*. The settings that it changes are restored afterwards.
+
+    :param patience: how long statements may wait for locks; ``None`` leaves the limits as they are.
+    """
+
+    lock_setting: ClassVar[str]
+    """The setting that limits how long a statement waits for a lock."""
+    is_exclusive: ClassVar[bool] = False
+    """True if a step keeps all other writers out from its beginning."""
+    has_turns: ClassVar[bool] = True
+    """False if the database has one writer, so that migrations take turns anyway."""
+
+    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
+        self.connection: Connection = connection
+        self.patience: Patience = patience or Patience()
+        self.is_limited: bool = patience is not None
+
+    @property
+    def is_stable(self) -> bool:
+        """False behind a pooler that changes the session of PostgreSQL: there is no turn, and no setting is changed."""
+        return True
+
+    # --- settings
+
+    @abstractmethod
+    def read_settings(self) -> dict[str, str]:
+        """Return the settings that a migration may have to change, with their values."""
+
+    @abstractmethod
+    def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
+        """Return the values that the settings should have, given the *current* ones."""
+
+    def changes(self, *, of_batches: bool = False) -> tuple[list[str], list[str]]:
+        """Return the statements that change the settings, and those that restore them."""
+        current = self.read_settings()
+        wanted = self.wanted_batch_settings() if of_batches else self.wanted_settings(current)
+        changed = {name: value for name, value in wanted.items() if name in current}
+        changed = {name: value for name, value in changed.items() if not _is_equal(current[name], value)}
+        before = [self.written(name, current[name]) for name in changed]
+        return [self.written(name, value) for name, value in changed.items()], before
+
+    def written(self, name: str, value: object) -> str:
+        """Return the statement that changes a setting."""
+        number = _as_number(value)
+        return f"SET SESSION {name} = {value if number is not None else self._literal(str(value))}"
+
+    def _literal(self, text: str) -> str:
+        return "'" + text.replace("'", "''") + "'"
+
+    def settings(self) -> AbstractContextManager[None]:
+        """Change the settings until the block ends."""
+        return self._changed()
+
+    def batches(self) -> AbstractContextManager[None]:
+        """Change the settings that the batches of a backfill also need, if each batch is a transaction."""
+        return self._changed(of_batches=True) if self.wanted_batch_settings() else nullcontext()
+
+    def wanted_batch_settings(self) -> dict[str, object]:
+        """Return the values of the settings that batches also need."""
+        return {}
+
+    @contextmanager
+    def _changed(self, *, of_batches: bool = False) -> Generator[None]:
+        during, before = self.changes(of_batches=of_batches)
+        try:
+            for sql in during:
+                send(self.connection, sql)
+            yield
+        except BaseException:
+            if not traits_for(self.connection.dialect).aborts_transaction or is_autocommit(self.connection):
+                restore(self.connection, *before)  # a failed transaction of PostgreSQL restores them itself
+            raise
+        restore(self.connection, *before)
+
+    # --- steps
+
+    def timeout_of(self, step: Step) -> float:
+        """Return how many seconds *step* waits for its lock."""
+        patience = self.patience
+        if step.lock is Lock.REWRITE:  # it is tried once, with the time of all attempts
+            return patience.lock_timeout * patience.attempts
+        return patience.index_timeout if step.lock is Lock.BUILD else patience.lock_timeout
+
+    def lock_limit(self, seconds: float) -> str:
+        """Return the statement that limits how long statements wait for a lock."""
+        return self.written(self.lock_setting, self._whole(seconds))
+
+    def _whole(self, seconds: float) -> int:
+        return max(1, math.ceil(seconds))  # MySQL and MariaDB wait for whole seconds
+
+    @contextmanager
+    def limited_to(self, seconds: float) -> Generator[None]:
+        """Let statements wait up to *seconds* for their locks, and restore the usual limit afterwards."""
+        usual = self.patience.lock_timeout
+        if seconds == usual:
+            yield
+            return
+        send(self.connection, self.lock_limit(seconds))
+        try:
+            yield
+        finally:
+            restore(self.connection, self.lock_limit(usual))
+
+    @abstractmethod
+    def begin_step(self, lock: Lock, seconds: float) -> AbstractContextManager[None]:
+        """Surround the statements of a step, which wait for their *lock* for up to *seconds*."""
+
+    @abstractmethod
+    def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
+        """Return True if the open transaction has written what the first step would commit with it.
+
+        :param versions: returns the quoted name of Alembic's table of versions; ``None`` if it stores none yet.
+        :param transactional_ddl: True if Alembic runs DDL inside of its transactions.
+        """
+
+    # --- the turn
+
+    @abstractmethod
+    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+        """Try to take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table."""
+
+    @abstractmethod
+    def read_holder(self) -> Any:
+        """Return the number of the connection that holds the lock."""
+
+    @abstractmethod
+    def end_turn(self) -> None:
+        """Release the lock, unless it ends with the transaction."""
+
+    @contextmanager
+    def turn(self, table: str | None = None, schema: str | None = None, *, timeout: float) -> Generator[None]:
+        """Wait until no other migration works on *table*, or on the database, and keep others out until the block ends.
+
+        Two processes that migrate one table at once would undo each other's work, because each drops the index that the
+        other one builds. The lock is polled: a session of PostgreSQL that waited for it would hold a snapshot, for
+        which ``CREATE INDEX CONCURRENTLY`` waits in turn.
+
+        Inside a transaction of PostgreSQL, other migrations are kept out until it ends. SQLite needs no lock, because
+        it has one writer. Behind a pooler that changes sessions, no lock is possible.
+
+        :param timeout: how many seconds to wait.
+        :raises LockNotAvailable: if the other migration has not ended by then, with the number of its connection.
+        """
+        name = table or str(self.connection.engine.url.database)
+        began, pause, holder = time.monotonic(), 0.05, None
+        while (is_ours := self.try_turn(table, schema)) is False:
+            now = self.read_holder()
+            if now not in (None, holder):
+                holder = now
+                log.warning("%s: waiting for another migration, which runs on connection %s", name, holder)
+            if time.monotonic() - began >= timeout:
+                raise LockNotAvailable(step="begin", table=name, attempts=1, timeout=timeout, holder=holder)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+            time.sleep(pause)
+        try:
+            yield
+        finally:
+            if is_ours:
+                self.end_turn()
+
+
+def send(connection: Connection, sql: str) -> Any:
+    """Execute *sql* as it is, without parameters."""
+    return connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+
+
+def restore(connection: Connection, *settings: str) -> None:
+    """Send the *settings*, unless the connection is lost: their error would hide the original one."""
+    for sql in settings if not connection.invalidated else ():
+        send(connection, sql)
+
+
+@contextmanager
+def transaction(connection: Connection, begin: str) -> Generator[None]:
+    """Send *begin*, and COMMIT or ROLLBACK, which SQLAlchemy does not send in AUTOCOMMIT mode."""
+    send(connection, begin)
+    try:
+        yield
+        send(connection, "COMMIT")
+    except BaseException:
+        # SQLite may have rolled back already, or refused the COMMIT because others were reading
+        if not connection.invalidated and traits_for(connection.dialect).in_transaction(
+            connection.connection.dbapi_connection
+        ):
+            restore(connection, "ROLLBACK")
+        raise
+
+
+@contextmanager
+def updating(live: LiveTable, triggers: Triggers) -> Generator[None]:
+    """Begin what UPDATEs need: a savepoint, or in AUTOCOMMIT mode a transaction where one is needed."""
+    with _begun(live.connection, triggers), live.without_triggers() if triggers == "skip" else nullcontext():
+        yield
+
+
+def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager[object]:
+    if not is_autocommit(connection):  # the caller's transaction has to survive a failed statement
+        return connection.begin_nested()
+    if traits_for(connection.dialect).commits_each_row:
+        return transaction(connection, "BEGIN IMMEDIATE")
+    return transaction(connection, "BEGIN") if triggers == "skip" else nullcontext()
+
+
+def digest_of(*parts: object) -> str:
+    """Return a digest of *parts* that distinguishes the names of locks."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:48]
+
+
+def _as_number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def _is_equal(current: str, wanted: object) -> bool:
+    number = _as_number(wanted)
+    return str(wanted) == current if number is None else number == _as_number(current)

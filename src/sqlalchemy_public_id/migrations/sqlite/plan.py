@@ -1,0 +1,223 @@
+"""SQLite: the table is copied in one transaction, because ALTER TABLE cannot add NOT NULL or a computed default.
+
+The procedure follows SQLite's documentation ("Making Other Kinds Of Table Schema Changes"). Rows, triggers, indexes
+on expressions, views and the counter of AUTOINCREMENT are kept. For foreign keys, dropping the old table deletes its
+rows: with ``PRAGMA foreign_keys=ON``, it would also delete the rows of other tables that refer to it, or fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sqlalchemy import create_engine, inspect
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.migrations.plan import Lock, Plan, Scene, Step, step_if
+from sqlalchemy_public_id.migrations.server_defaults import can_generate, expression, is_generated
+from sqlalchemy_public_id.migrations.session import send
+from sqlalchemy_public_id.migrations.sqlite.create_table import (
+    settles_duplicates,
+    with_clause,
+    with_column,
+    without_clause,
+    without_unique,
+)
+from sqlalchemy_public_id.migrations.sqlite.table import SQLiteTable, in_schema
+from sqlalchemy_public_id.migrations.state import State
+from sqlalchemy_public_id.migrations.steps import is_accepted, refused
+
+_SWITCH_OFF = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
+
+
+class SQLitePlan(Plan):
+    """The steps for SQLite."""
+
+    bytewise = "BINARY"
+
+    def expand(self) -> list[Step]:
+        def statements(state: State) -> list[str]:
+            add = f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self._type(state)}"
+            return [] if state.exists else [add]
+
+        return [Step("add the column", statements)]
+
+    def contract(self) -> list[Step]:
+        keeps = self.target.server_default == "keep"
+
+        def edit(sql: str, state: State) -> str:
+            return with_clause(self._with_default(sql, state, generates_ids=keeps), self.target.column, "NOT NULL")
+
+        table = self.quoted(self.target.table)  # without its schema, which precedes the name of the index
+        create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
+        return [
+            step_if("build the unique index", lambda state: not state.index, create, Lock.WRITERS),
+            self._copy(
+                "copy the table, with NOT NULL",
+                edit,
+                lambda state: state.nullable,
+                fills_stragglers=self.can_fill_stragglers,
+            ),
+        ]
+
+    def relax(self) -> list[Step]:
+        target = self.target
+
+        def edit(sql: str, state: State) -> str:
+            sql = self._with_default(sql, state, generates_ids=self.generates_ids)
+            if not target.keeps_not_null:
+                sql = without_clause(sql, target.column, "NOT NULL")
+            return sql if target.keeps_unique else without_unique(sql, target.column)
+
+        def differs(state: State) -> bool:
+            return (
+                (not target.keeps_not_null and not state.nullable)
+                or (not target.keeps_unique and state.constrained)
+                or (not self.generates_ids and self.has_own_default(state))
+            )
+
+        def drop_index(state: State) -> list[str]:
+            is_needed = state.index and not state.constraint
+            return [f"DROP INDEX IF EXISTS {self.schema}{self.unique_of(state)}"] if is_needed else []
+
+        copy = self._copy("copy the table, as it was before", edit, differs)
+        return [copy] if target.keeps_unique else [Step("drop the unique index", drop_index), copy]
+
+    def drop(self) -> list[Step]:
+        def statements(state: State) -> list[str]:
+            if not state.exists:
+                return []
+            # in one transaction: SQLite refuses to drop a column that a view or another index needs
+            indexes = [it for it in state.indexes if it.only_column == self.target.column and not it.constraint]
+            drops = [f"DROP INDEX {self.schema}{self.quoted(index.name)}" for index in indexes]
+            return [*drops, f"ALTER TABLE {self.table} DROP COLUMN {self.column}"]
+
+        copy = self._copy(
+            "copy the table, without the UNIQUE constraint",
+            lambda sql, state: without_unique(sql, self.target.column),
+            lambda state: state.constrained,
+        )
+        return [copy, Step("drop the column", statements)]
+
+    def rights(self, scene: Scene) -> list[str]:
+        return ["the right to write the file"]
+
+    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
+        target, state = scene.target, scene.state
+        copies = {"contract", "relax"} & {*scene.phases} or ("drop" in scene.phases and state.constrained)
+        if copies and state.stored is not None and state.stored.is_referred_to:
+            problem = (
+                f"PRAGMA foreign_keys is ON, and other tables refer to {target.table!r}, whose rows a copy would orphan"
+            )
+            yield Obstacle("foreign-keys", problem, _SWITCH_OFF)
+        needs_unique = state.constrained and {"expand", "contract"} & {*scene.phases}
+        if needs_unique and state.stored is not None and settles_duplicates(state.stored.sql, target.column):
+            problem = f"the UNIQUE of {target.column} has ON CONFLICT, so a row whose id is taken is deleted or lost"
+            yield Obstacle("wrong-index", problem, "copy the table into one without this clause")
+        if "contract" not in scene.phases or state.index:
+            return
+        master = self.quoted(target.schema or "main")
+        others = "lower(name) = lower(?) AND lower(tbl_name) <> lower(?)"
+        query = f"SELECT type, tbl_name FROM {master}.sqlite_master WHERE {others}"
+        row = scene.table.connection.exec_driver_sql(query, (target.unique_name, target.table)).first()
+        if row is not None:
+            problem = f"the name {target.unique_name} belongs to the {row.type} of {row.tbl_name}"
+            yield Obstacle("name-taken", problem, "pass unique_name= with another name")
+
+    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+        """Use an in-memory copy of the schema, without what needs functions or modules of the application."""
+        target = replace(scene.target, schema=None)
+        master = self.quoted(scene.target.schema or "main")
+        query = f"SELECT sql FROM {master}.sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
+        engine = create_engine("sqlite://", isolation_level="AUTOCOMMIT")
+        with engine.connect() as copy:
+            send(copy, "PRAGMA foreign_keys=OFF")  # which listeners of the application may switch on
+            for sql in send(scene.table.connection, query).scalars():
+                is_accepted(copy, sql)
+            was_sound = is_accepted(copy, "PRAGMA foreign_key_check")
+            table = SQLiteTable(copy, target)
+            steps = SQLitePlan(target, copy.dialect).steps_of(scene.phases)
+            for _, step in steps if inspect(copy).has_table(target.table) else ():
+                try:
+                    for sql in step.statements(table.read_state()):
+                        send(copy, sql)
+                except DBAPIError as error:
+                    yield refused(scene, step, error)
+                    break
+            else:
+                if was_sound and not is_accepted(copy, "PRAGMA foreign_key_check"):
+                    problem = f"a foreign key of another table needs the unique index of {target.column}"
+                    yield Obstacle("dependants", problem, "drop it first")
+        engine.dispose()
+
+    # --- parts
+
+    def has_own_default(self, state: State) -> bool:
+        return state.default is not None and is_generated(state.default, self.target.format, "sqlite")
+
+    def _type(self, state: State) -> str:
+        if state.type is not None:
+            return state.type
+        if state.stored is None or not state.stored.is_strict:
+            return self.type
+        return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table accepts no VARCHAR
+
+    def _with_default(self, sql: str, state: State, *, generates_ids: bool) -> str:
+        if state.default is not None and not self.has_own_default(state):
+            return sql
+        sql = without_clause(sql, self.target.column, "DEFAULT")
+        if not generates_ids:
+            return sql
+        return with_clause(sql, self.target.column, f"DEFAULT ({expression(self.target.format, 'sqlite')})")
+
+    @property
+    def can_fill_stragglers(self) -> bool:
+        return self.generates_ids and can_generate(self.target.format, "sqlite")
+
+    def _copy(
+        self,
+        name: str,
+        edit: Callable[[str, State], str],
+        is_needed: Callable[[State], bool],
+        *,
+        fills_stragglers: bool = False,
+    ) -> Step:
+        """Build the step that replaces the table with a copy; *edit* changes its CREATE TABLE statement."""
+
+        def statements(state: State) -> list[str]:
+            return [*self._copied(state, edit, fills_stragglers)] if is_needed(state) else []
+
+        return Step(name, statements, Lock.WRITERS)
+
+    def _copied(self, state: State, edit: Callable[[str, State], str], fills_stragglers: bool) -> Iterator[str]:
+        name, schema, stored = self.target.table, self.schema or "main.", state.stored
+        assert stored is not None
+        if stored.is_referred_to:
+            raise ConfigurationError(
+                f"PRAGMA foreign_keys is ON, and other tables refer to {name!r}: copying it would delete or orphan "
+                f"their rows; {_SWITCH_OFF}"
+            )
+        created, columns = stored.sql, [*stored.columns]
+        old = self.quoted(f"_copy_of_{name}")
+        if not state.exists:  # a report lists the statements before the column is added
+            created = with_column(created, f"{self.column} {self._type(state)}")
+            columns.append(self.target.column)
+        values = [*map(self.quoted, columns)]
+        inserted = ", ".join(values)
+        if fills_stragglers:
+            # the transaction holds the only write lock, so rows that were inserted just before it get their ids here
+            filled = f"COALESCE({self.column}, {expression(self.target.format, 'sqlite')})"
+            ours = self.target.column.lower()
+            values = [filled if it.lower() == ours else self.quoted(it) for it in columns]
+        # otherwise, foreign keys, views and triggers that refer to the old table would follow it to its new name
+        yield "PRAGMA legacy_alter_table=ON"
+        yield f"ALTER TABLE {self.table} RENAME TO {old}"
+        yield in_schema(edit(created, state), schema)
+        yield f"INSERT INTO {self.table} ({inserted}) SELECT {', '.join(values)} FROM {schema}{old}"
+        yield f"DROP TABLE {schema}{old}"
+        if stored.counter is not None:
+            counter = f"seq = {stored.counter} WHERE lower(name) = lower({self.literal(name)})"
+            yield f"UPDATE {schema}sqlite_sequence SET {counter}"
+        yield from (in_schema(sql, schema) for sql in stored.others)
+        yield f"PRAGMA legacy_alter_table={stored.legacy}"

@@ -1,0 +1,238 @@
+"""A table of SQLite, its rows, by ``rowid`` or by the key of a table without one, and the session of a migration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, false, func, text
+from sqlalchemy.types import NullType
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrations.plan import Lock
+from sqlalchemy_public_id.migrations.rows import Places, Rows
+from sqlalchemy_public_id.migrations.session import Session, restore, send, transaction
+from sqlalchemy_public_id.migrations.state import IndexFacts, State, StoredTable
+from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
+from sqlalchemy_public_id.types import as_bits_format
+
+_COLUMNS = text("""
+SELECT name, lower(name) = lower(:column) AS is_ours, "notnull" AS not_null, dflt_value AS "default", type AS type,
+       hidden = 0 AS is_stored
+FROM pragma_table_xinfo(:table, :database)
+""")
+_INDEXES = text("""
+SELECT l.name AS name, l."unique" AS "unique", l.partial AS partial, l.origin <> 'c' AS "constraint",
+       l.origin = 'pk' AS "primary",
+       (SELECT CASE WHEN count(*) > 1 THEN NULL
+                    WHEN lower(min(i.name)) = lower(:column) THEN :column
+                    ELSE min(i.name) END
+        FROM pragma_index_info(l.name, :database) i) AS only_column
+FROM pragma_index_list(:table, :database) l
+""")
+_NAME = r"""(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[\w$]+)"""
+_EVENT = re.compile(
+    rf"\bUPDATE(?:\s+OF\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*))?\s+ON\s+(?:{_NAME}\s*\.\s*)?{_NAME}", re.IGNORECASE
+)
+
+
+class SQLiteTable(LiveTable):
+    """A table of SQLite."""
+
+    can_skip_triggers = True
+
+    @property
+    def _schema(self) -> str:
+        return f"{quoted(self.target.schema or 'main', self.connection.dialect)}."
+
+    def _read_master(self, columns: str, condition: str, name: str | None = None) -> list[tuple[str, ...]]:
+        query = f"SELECT {columns} FROM {self._schema}sqlite_master WHERE {condition}"
+        return [tuple(row) for row in self.connection.exec_driver_sql(query, (name or self.target.table,))]
+
+    def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
+        found = self._read_master("type, sql", "type IN ('table', 'view') AND lower(name) = lower(?)")
+        if not found:
+            return None
+        (kind, sql), (module, is_strict) = found[0], self._read_kind()
+        columns = self.connection.execute(_COLUMNS, self.names).all()
+        stored = self._read_stored(sql, [column.name for column in columns if column.is_stored], is_strict)
+        state = State(stored=stored, misfit=self._misfit(module))
+        for column in columns:
+            if column.is_ours:
+                state = State(
+                    exists=True,
+                    type=column.type,
+                    exact=self._is_exact(),
+                    nullable=not column.not_null,
+                    default=None if str(column.default).upper() == "NULL" else column.default,  # DEFAULT NULL
+                    stored=stored,
+                    misfit=state.misfit,
+                )
+        return kind, state, indexes_from(self.connection.execute(_INDEXES, self.names).mappings())
+
+    def _read_stored(self, sql: str, columns: list[str], is_strict: bool) -> StoredTable:
+        of_table = "lower(tbl_name) = lower(?) AND sql IS NOT NULL AND type IN ('index', 'trigger')"
+        return StoredTable(
+            sql=sql,
+            others=tuple(row[0] for row in self._read_master("sql", of_table)),
+            columns=tuple(columns),
+            counter=self._read_counter(),
+            is_referred_to=self._is_referred_to(),
+            is_strict=is_strict,
+            legacy=send(self.connection, "PRAGMA legacy_alter_table").scalar(),
+        )
+
+    def _read_counter(self) -> int | None:
+        if not self._read_master("1", "name = ?", "sqlite_sequence"):
+            return None
+        query = f"SELECT seq FROM {self._schema}sqlite_sequence WHERE lower(name) = lower(?)"
+        return self.connection.exec_driver_sql(query, (self.target.table,)).scalar()
+
+    def _is_referred_to(self) -> bool:
+        if not send(self.connection, "PRAGMA foreign_keys").scalar():
+            return False
+        query = (
+            f"SELECT EXISTS (SELECT 1 FROM {self._schema}sqlite_master m, pragma_foreign_key_list(m.name, ?) k "
+            f"WHERE m.type = 'table' AND lower(k.\"table\") = lower(?))"
+        )
+        names = (self.names["database"], self.target.table)
+        return bool(self.connection.exec_driver_sql(query, names).scalar())
+
+    def _read_kind(self) -> tuple[str, bool]:
+        """Return "table", "view", "shadow" or "virtual", and whether it is STRICT; both came with SQLite 3.37."""
+        name = quoted(self.target.table, self.connection.dialect)
+        found = send(self.connection, f"PRAGMA {self._schema}table_list({name})")
+        row = found.first() if found.returns_rows else None
+        return ("table", False) if row is None else (row.type, bool(row.strict))
+
+    def _misfit(self, kind: str) -> Obstacle | None:
+        if kind not in ("virtual", "shadow"):
+            return None
+        problem = f"{self.target.table} is a {kind} table, whose columns are those of a module of SQLite"
+        return Obstacle("virtual", problem, "keep the ids in a separate table that refers to its rows")
+
+    def _is_exact(self) -> bool:
+        # the catalogs do not contain the collation of a column, but a UNION compares by that of its first SELECT
+        column, dialect = quoted(self.target.column, self.connection.dialect), self.connection.dialect
+        name = quoted_table(self.target.table, self.target.schema, dialect)
+        spellings = f"SELECT {column} FROM {name} WHERE 0 UNION SELECT column1 FROM (VALUES ('a'), ('A'), ('a '))"
+        return len(send(self.connection, spellings).all()) == 3
+
+    def estimate_rows(self) -> int | None:
+        return send(self.connection, f"SELECT count(*) FROM {self.name}").scalar() or None
+
+    def update_triggers(self) -> list[str]:
+        return [name for name, sql in self._read_triggers() if _fires(sql, self.target.column)]
+
+    def _read_triggers(self) -> list[tuple[str, ...]]:
+        return self._read_master("name, sql", "type = 'trigger' AND lower(tbl_name) = lower(?)")
+
+    def restore_settings(self, state: State) -> None:
+        if state.stored is not None:
+            restore(self.connection, f"PRAGMA legacy_alter_table={state.stored.legacy}")
+
+    @contextmanager
+    def without_triggers(self) -> Generator[None]:
+        # no other session can write meanwhile, so no trigger is missed
+        triggers = self._read_triggers()
+        for name, _ in triggers:
+            send(self.connection, f"DROP TRIGGER {self._schema}{quoted(name, self.connection.dialect)}")
+        yield
+        for _, sql in triggers:
+            send(self.connection, in_schema(sql, self._schema))
+
+
+def in_schema(sql: str, schema: str) -> str:
+    """Return a stored CREATE TABLE, INDEX or TRIGGER statement, which names no schema, with *schema* (``archive.``)."""
+    if schema == "main.":
+        return sql
+    return re.sub(
+        r"^(CREATE\s+(?:UNIQUE\s+)?(?:TABLE|INDEX|TRIGGER)\s+)",
+        lambda match: f"{match[1]}{schema}",
+        sql,
+        flags=re.IGNORECASE,
+    )
+
+
+def _fires(sql: str, column: str) -> bool:
+    event = _EVENT.search(sql)
+    if event is None:
+        return False
+    columns = re.findall(_NAME, event["columns"] or "")
+    names = {name.strip('"`[]').lower() if name[0] in '"`[' else name.lower() for name in columns}
+    return not names or column.lower() in names
+
+
+# --- the rows
+
+# SQLite describes a table WITHOUT ROWID as an index of the same name
+_WITHOUT_ROWID = text("SELECT name FROM pragma_index_info(:table, :database) ORDER BY seqno")
+# unlike the Inspector, which compares the name of a table case-sensitively
+_KEY = text("SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk > 0 ORDER BY pk")
+_NAMES = text("SELECT lower(name) FROM pragma_table_xinfo(:table, :database)")
+
+
+class SQLiteRows(Rows):
+    """The rows of a table of SQLite."""
+
+    @classmethod
+    def read_places(cls, live: LiveTable) -> Places:
+        key = list(live.connection.execute(_WITHOUT_ROWID, live.names).scalars())
+        columns = {*live.connection.execute(_NAMES, live.names).scalars()}  # which may hide the row id
+        free = [name for name in ("rowid", "_rowid_", "oid") if name not in columns]
+        names = key or free[:1] or live.connection.execute(_KEY, live.names).scalars()
+        return dict.fromkeys(names, NullType())
+
+    def read_key(self) -> list[str]:
+        return list(self.connection.execute(_KEY, self.live.names).scalars())
+
+    def is_well_formed(self) -> ColumnElement[bool]:
+        format, column = self.target.format, self.column
+        if format.is_native:
+            number = as_bits_format(format)
+            digits: Any = func.lower(func.hex(column))
+            return column >= 0 if number.bits == 64 else digits.regexp_match(number.hex_pattern)
+        lengths = [form.max_length for form in format.forms]  # "$" matches before a newline, too
+        is_id = func.length(column).in_(lengths) & column.regexp_match(format.pattern)
+        return case((func.typeof(column) == "text", is_id), else_=false())
+
+
+# --- the session
+
+
+class SQLiteSession(Session):
+    """The session of a connection to SQLite."""
+
+    lock_setting = "busy_timeout"
+    is_exclusive = True
+    has_turns = False
+
+    def read_settings(self) -> dict[str, str]:
+        return {}
+
+    def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
+        return {}
+
+    @contextmanager
+    def begin_step(self, lock: Lock, seconds: float) -> Generator[None]:
+        with transaction(self.connection, "BEGIN IMMEDIATE"):
+            yield
+
+    def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
+        # the driver begins a transaction at the first INSERT, UPDATE or DELETE, and Alembic commits each version
+        return not transactional_ddl and traits_for(self.connection.dialect).in_transaction(
+            self.connection.connection.dbapi_connection
+        )
+
+    def try_turn(self, table: str | None, schema: str | None) -> None:
+        return None
+
+    def read_holder(self) -> None:
+        return None
+
+    def end_turn(self) -> None:
+        return None

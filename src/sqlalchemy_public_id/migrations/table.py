@@ -1,0 +1,203 @@
+"""A table in use, as the database describes it: its column of public ids, its indexes, triggers and rows."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
+from typing import Any, ClassVar
+
+from sqlalchemy import ColumnElement, Connection, Executable, Inspector, Row, case, column, func, literal, select, text
+from sqlalchemy import table as sql_table
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.exc import NoSuchTableError, SAWarning
+
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.quoting import quoted_table
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.migrations.column import PublicIdColumn
+from sqlalchemy_public_id.migrations.state import IndexFacts, State
+from sqlalchemy_public_id.naming import not_null_check_name
+
+FEW_ROWS = 10_000
+"""A table of at most this many rows is locked for milliseconds only."""
+
+
+class LiveTable(ABC):
+    """The table of *target* in the database of *connection*. Everything is read on demand."""
+
+    can_skip_triggers: ClassVar[bool] = False
+    """True if the database can skip the triggers that an UPDATE fires."""
+
+    def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
+        self.connection: Connection = connection
+        self.target: PublicIdColumn = target
+        self.name: str = quoted_table(target.table, target.schema, connection.dialect)
+        """The name, quoted, with its schema."""
+        self.names: dict[str, Any] = {
+            "table": target.table,
+            "schema": target.schema,
+            "database": target.schema or "main",
+            "regclass": self.name,
+            "column": target.column,
+            "unique": target.unique_name,
+            "check": not_null_check_name(target.table, target.column),
+        }
+        """The parameters of all catalog queries; each query uses some of them."""
+        self._rows = sql_table(target.table, column(target.column), schema=target.schema)
+
+    # --- the catalogs
+
+    def read_state(self) -> State:
+        """Return the state of the column and the indexes of the table.
+
+        :raises ConfigurationError: if there is no such table, or if it is a view or another object that stores no rows.
+        """
+        found = self._read_state()
+        target = self.target
+        where = f"{target.table!r} in schema {target.schema!r}" if target.schema else repr(target.table)
+        if found is None:
+            raise ConfigurationError(f"there is no table {where}; create it first, or correct its name")
+        kind, state, indexes = found
+        if kind != "table":
+            raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
+        return state.with_indexes(indexes, target.column, target.unique_name)
+
+    def read(self, query: Executable) -> Sequence[Row[Any]]:
+        """Return the rows of a *query* of the catalogs that looks up this table alone."""
+        return self.connection.execute(query, self.names).all()
+
+    @abstractmethod
+    def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
+        """Return ``"table"``, the state without the indexes, and the indexes.
+
+        ``None`` if nothing has this name. For a view, or anything else that stores no rows, the kind is another one.
+        """
+
+    @abstractmethod
+    def estimate_rows(self) -> int | None:
+        """Return the estimated number of rows, which SQLite counts; None if the database has no estimate."""
+
+    def estimate_bytes(self) -> int | None:
+        """Return the size of the table and its indexes in bytes, as the catalogs report it; None on SQLite."""
+        return None
+
+    @abstractmethod
+    def update_triggers(self) -> list[str]:
+        """Return the names of the triggers and rules that an UPDATE of the column fires."""
+
+    def obstacles_to_skipping(self) -> Iterator[Obstacle]:
+        """Yield the obstacles that keep the role from skipping triggers."""
+        yield from ()
+
+    @abstractmethod
+    def without_triggers(self) -> AbstractContextManager[None]:
+        """Skip the triggers of the table inside the open transaction."""
+
+    def restore_settings(self, state: State) -> None:
+        """Restore settings of the session that a step has changed, and that a ROLLBACK does not restore."""
+        return  # only SQLite has any
+
+    def columns_changed_by_updates(self) -> list[str]:
+        """Return the columns with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
+        return []
+
+    def _partitioned(self) -> Obstacle:
+        problem = f"{self.target.table} is partitioned, and unique indexes must contain the columns of the partitions"
+        remedy = "keep the ids in a separate table that refers to this one, and remove the column from the model"
+        return Obstacle("partitioned", problem, remedy)
+
+    # --- the rows
+
+    def has_few_rows(self) -> bool:
+        """Return True if the table has at most :data:`FEW_ROWS` rows, so that a strong lock lasts milliseconds."""
+        rows = select(literal(1)).select_from(self._rows).limit(FEW_ROWS + 1).subquery()
+        return (self.connection.scalar(select(func.count()).select_from(rows)) or 0) <= FEW_ROWS
+
+    def has_rows_to_fill(self, state: State) -> bool:
+        """Return True if a row has no id, or if there are rows and no column yet."""
+        return self.has_rows(self._rows.c[self.target.column].is_(None)) if state.exists else self.has_rows()
+
+    def has_rows(self, *conditions: ColumnElement[bool]) -> bool:
+        """Return True if there is a row, or one that meets the *conditions*."""
+        query = select(literal(1)).select_from(self._rows).where(*conditions).limit(1)
+        return self.connection.execute(query).first() is not None
+
+    def count_missing(self) -> int:
+        """Return how many rows have no id."""
+        missing = self._rows.c[self.target.column].is_(None)
+        return self.connection.scalar(select(func.count()).select_from(self._rows).where(missing)) or 0
+
+    def are_few_missing(self) -> bool:
+        """Return True if a backfill has run, and has left at most one row in a hundred, or 1000 rows, without an id."""
+        # not count(column), which another role may have created on PostgreSQL
+        is_filled = case((self._rows.c[self.target.column].is_(None), 0), else_=1)
+        query = select(func.count(), func.coalesce(func.sum(is_filled), 0)).select_from(self._rows)
+        total, filled = self.connection.execute(query).one()
+        return bool(filled > 0 and total - filled <= max(1000, total // 100))
+
+
+_BOOLEANS = {field.name for field in fields(IndexFacts) if isinstance(field.default, bool)} | {"unique"}
+
+
+def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
+    """Return the indexes that the *rows* of a catalog describe."""
+    indexes: list[IndexFacts] = []
+    for row in rows:
+        # MySQL and SQLite return 0 and 1
+        facts: dict[str, Any] = {name: bool(value) if name in _BOOLEANS else value for name, value in row.items()}
+        indexes.append(IndexFacts(**facts))
+    return tuple(indexes)
+
+
+# --- what SQLAlchemy reflects
+
+_PRIMARY_KEY = text("""
+SELECT a.attname FROM pg_catalog.pg_class c
+LEFT JOIN pg_catalog.pg_constraint n ON n.conrelid = c.oid AND n.contype = 'p'
+LEFT JOIN LATERAL pg_catalog.unnest(n.conkey) WITH ORDINALITY k (attnum, place) ON true
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+ORDER BY k.place
+""")
+
+
+def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str, ReflectedColumn]:
+    """Return the columns of *table* by name. A column of a type unknown to SQLAlchemy has ``NullType``."""
+    with _without_warnings():
+        columns = inspector.get_columns(table, schema=schema)
+    return {_unescaped(column["name"], inspector.dialect): column for column in columns}
+
+
+def primary_key_of(inspector: Inspector, table: str, schema: str | None) -> list[str]:
+    """Return the names of the columns of the primary key, in its order.
+
+    :raises sqlalchemy.exc.NoSuchTableError: if there is no such table.
+    """
+    if inspector.dialect.name == "postgresql" and isinstance(inspector.bind, Connection):
+        # SQLAlchemy calls unnest(int2vector), which pg_catalog does not have, so another role's function would run
+        regclass = quoted_table(table, schema, inspector.dialect)
+        found = inspector.bind.execute(_PRIMARY_KEY, {"regclass": regclass}).scalars().all()
+        if not found:
+            raise NoSuchTableError(table)
+        return [name for name in found if name is not None]
+    with _without_warnings():  # on MySQL and MariaDB, this reflects all columns as well
+        names = inspector.get_pk_constraint(table, schema=schema)["constrained_columns"]
+    return [_unescaped(name, inspector.dialect) for name in names]
+
+
+@contextmanager
+def _without_warnings() -> Generator[None]:
+    """Hide SQLAlchemy's warnings about types that it does not recognize: only other columns have them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)
+        yield
+
+
+def _unescaped(name: str, dialect: Dialect) -> str:
+    # on MySQL and MariaDB, SQLAlchemy parses SHOW CREATE TABLE, and leaves a quote inside a name doubled
+    quote: str = dialect.identifier_preparer.initial_quote
+    return name.replace(quote * 2, quote) if traits_for(dialect).escapes_reflected_names else name

@@ -1,0 +1,168 @@
+"""Reasons for a backfill to wait: a replica that lags behind, a busy server, or a file that an operator creates.
+
+Pass one of them as ``wait_while`` to an operation, or to :func:`sqlalchemy_public_id.backfill.run`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_public_id.errors import ConfigurationError
+
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
+
+_WRITTEN = text("SELECT CAST(pg_catalog.pg_current_wal_lsn() - '0/0' AS bigint)")
+_REPLAYED = text("SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint)")
+_STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
+_BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
+
+
+_ACTIVE = text("""
+SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client backend', 'parallel worker')) AS active,
+       count(*) FILTER (WHERE state IS NULL AND usesysid IS NOT NULL AND datid IS NOT NULL) AS hidden,
+       (SELECT pg_catalog.quote_ident(current_user)) AS role
+FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
+""")
+
+
+class _Wait(ABC):
+    """Returns True while there is a reason to wait, and logs when the wait begins and ends."""
+
+    _waits = False
+
+    def __call__(self, connection: Connection) -> bool:
+        reason = self._reason(connection)
+        if reason is not None and not self._waits:
+            log.info("waiting: %s", reason)
+        elif reason is None and self._waits:
+            log.info("continuing")
+        self._waits = reason is not None
+        return self._waits
+
+    @abstractmethod
+    def _reason(self, connection: Connection) -> str | None:
+        """Return why the backfill has to wait; ``None`` if it may go on."""
+
+
+class MaxLoad(_Wait):
+    """Wait while other sessions of the server run more than *statements* statements.
+
+    PostgreSQL counts the active sessions in ``pg_stat_activity``; MySQL and MariaDB report ``Threads_running``.
+
+    :raises ConfigurationError: if *statements* is negative. A call raises it if the database does not report its load:
+        SQLite has no other sessions, and PostgreSQL shows the sessions of other roles only to
+        members of ``pg_read_all_stats``.
+    """
+
+    def __init__(self, statements: int) -> None:
+        if statements < 0:
+            raise ConfigurationError(f"statements is {statements!r}, expected a number of 0 or more")
+        self.statements = statements
+
+    def running(self, connection: Connection) -> int:
+        """Return the number of statements that other sessions are running."""
+        name = connection.dialect.name
+        if name in ("mysql", "mariadb"):
+            return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
+        if name != "postgresql":
+            raise ConfigurationError(f"{name} does not report its load; expected PostgreSQL, MySQL or MariaDB")
+        row = connection.execute(_ACTIVE).one()
+        if row.hidden:
+            raise ConfigurationError(
+                f"PostgreSQL hides the activity of other roles from {row.role}, so the load is unknown; "
+                f"run GRANT pg_read_all_stats TO {row.role}, or leave out MaxLoad (--max-load)"
+            )
+        return int(row.active)
+
+    def _reason(self, connection: Connection) -> str | None:
+        running = self.running(connection)
+        return f"other sessions execute {running} statements" if running > self.statements else None
+
+
+class PauseFile(_Wait):
+    """Wait while the file *path* exists."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path: Path = Path(path)
+
+    def _reason(self, connection: Connection) -> str | None:
+        return f"the file {self.path} exists" if self.path.exists() else None
+
+
+class MaxLag(_Wait):
+    """Wait while a replica is more than *seconds* behind.
+
+    MySQL and MariaDB report the lag in seconds. On PostgreSQL it is measured: the positions of the primary are recorded
+    with their times, and compared with the position that the replica has replayed. A replica counts as behind if it
+    does not answer, or if its replication has stopped.
+
+    :param replica: an engine for the replica.
+    :param seconds: how many seconds the replica may be behind.
+    """
+
+    def __init__(self, replica: Engine, seconds: float = 10.0) -> None:
+        if seconds <= 0:
+            raise ConfigurationError(f"seconds is {seconds!r}, expected a time above 0")
+        self.replica = replica
+        self.seconds = seconds
+        self._written: deque[tuple[float, int]] = deque()
+        """Times and positions that the replica has not replayed yet, the oldest one first."""
+
+    def _reason(self, connection: Connection) -> str | None:
+        lag = self.lag(connection)
+        if lag is None:
+            return "the replica is an unknown time behind"
+        return f"the replica is {lag:.1f} s behind" if lag > self.seconds else None
+
+    def lag(self, connection: Connection) -> float | None:
+        """Return how many seconds the replica is behind; ``None`` if it does not answer or does not replicate.
+
+        :param connection: a connection to the primary.
+        :raises ConfigurationError: if the server is not a replica.
+        """
+        try:
+            with self.replica.connect() as replica:
+                if replica.dialect.name == "postgresql":
+                    return self._lag_of_positions(connection, replica)
+                return _reported_lag(replica)
+        except DBAPIError as error:
+            log.warning("the replica does not answer: %s", error.orig)
+            return None
+
+    def _lag_of_positions(self, connection: Connection, replica: Connection) -> float:
+        replayed: int | None = replica.scalar(_REPLAYED)
+        if replayed is None:
+            raise _no_replica(self.replica)
+        now, written = time.monotonic(), connection.scalar(_WRITTEN)
+        if not self._written or self._written[-1][1] != written:
+            self._written.append((now, written))
+        while self._written and self._written[0][1] <= replayed:
+            self._written.popleft()
+        return now - self._written[0][0] if self._written else 0.0
+
+
+def _reported_lag(replica: Connection) -> float | None:
+    for query in _STATUS:
+        try:
+            row = replica.exec_driver_sql(query).mappings().first()
+        except DBAPIError as error:
+            if error.connection_invalidated or query == _STATUS[-1]:
+                raise
+            continue  # try the other name of the statement
+        if row is None:
+            raise _no_replica(replica.engine)
+        behind = next(row[name] for name in _BEHIND if name in row)
+        return None if behind is None else float(behind)
+    return None
+
+
+def _no_replica(engine: Engine) -> ConfigurationError:
+    url = engine.url.set(query={}).render_as_string(hide_password=True)
+    return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")

@@ -1,0 +1,117 @@
+"""The database and Python agree on which ids are valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Engine, MetaData, Table, event, insert
+from support.marks import on
+from support.people import people
+
+from sqlalchemy_public_id import NanoId, PublicIdType, Uuid7
+from sqlalchemy_public_id.formats import Format, JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4
+from sqlalchemy_public_id.formats.alphabets import is_printable
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.contents import count_invalid
+from sqlalchemy_public_id.migrations.databases import live_table, rows_of
+
+pytestmark = pytest.mark.backend
+
+PRINTABLE = "".join(filter(is_printable, map(chr, range(128))))
+FORMATS: list[Format] = [
+    NanoId(),
+    NanoId(length=20, prefix="cus"),
+    NanoId(alphabet=PRINTABLE),
+    NanoId(alphabet=PRINTABLE[::7]),
+    NanoId(prefix="inv", separator=".", check_digit=True),
+    NanoId(length=16).accepting(NanoId(length=12), Uuid4(encoding="hyphenated", storage="text")),
+    Uuid7(storage="text"),
+    Uuid7(encoding="hyphenated", storage="text"),
+    JetifyTypeId("user", storage="text"),
+    Ulid(storage="text"),
+    ObjectId(storage="text"),
+    Snowflake(machine_id=1, storage="text"),
+]
+
+
+def mistyped(id: str) -> list[str]:
+    """Return strings that differ slightly from *id*."""
+    changed = [id.upper(), id.lower(), id.swapcase(), id[::-1], id[:-1], id[:-1] + "ä", id[:-1] + "!", f"{id[0]}{id}"]
+    return ["", *changed, f"{id}\n", f"\n{id}", f" {id}", f"{id[:-1]}\n", f"zz{id[2:]}", f"{id[:4]}0{id[5:]}"]
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=repr)
+def test_text(engine: Engine, format: Format) -> None:
+    """Strings are invalid exactly if ``is_valid()`` refuses them, whatever the collation of the column."""
+    texts = [text for id in format.generate_many(5) for text in (id, *mistyped(id))]
+    with people(engine, 0) as table, engine.begin() as connection:
+        table.execute("ALTER TABLE person ADD COLUMN public_id varchar(80)")
+        rows = Table("person", MetaData(), autoload_with=connection)
+        connection.execute(insert(rows), [{"public_id": text} for text in [*texts, None]])
+        number, examples = count_invalid(rows_of(live_table(connection, PublicIdColumn.of("person", format=format))))
+
+    assert number == sum(not format.is_valid(text) for text in texts)
+    assert len(examples) == 3
+    assert not any(map(format.is_valid, examples))
+
+
+@pytest.mark.parametrize(
+    "format",
+    [
+        Uuid7(storage="native"),
+        Ulid(storage="native"),
+        Uuid7(storage="native").accepting(Uuid4()),
+        ObjectId(storage="native"),
+    ],
+    ids=repr,
+)
+def test_numbers(engine: Engine, format: Any) -> None:
+    """Numbers are invalid exactly if the format refuses them, such as a UUID of another version."""
+    numbers = [format.to_int(format.generate())]
+    any_number = format
+    if format.bits == 128:
+        any_number = Ulid(storage="native")
+        numbers += [Uuid4().to_int(id) for id in Uuid4().generate_many(10)]
+    with people(engine, 0) as table, engine.begin() as connection:
+        column = Column("public_id", PublicIdType(any_number), nullable=True)
+        table.execute(f"ALTER TABLE person ADD COLUMN public_id {column.type.compile(engine.dialect)}")
+        rows = Table("person", MetaData(), column)
+        connection.execute(insert(rows), [{"public_id": any_number.from_int(number)} for number in numbers])
+        found, _ = count_invalid(rows_of(live_table(connection, PublicIdColumn.of("person", format=format))))
+
+    assert found == sum(not format.is_valid(format.from_int(number)) for number in numbers)
+
+
+@on("sqlite")
+def test_rows_that_are_read(engine: Engine) -> None:
+    """A contract lets the database check the ids of a table, and does not fetch them."""
+    with people(engine, 1000) as table:
+        table.run("expand_public_id")
+        table.run("backfill_public_id")
+        fetched = 0
+
+        @event.listens_for(engine, "connect")
+        def count_rows(connection: Any, record: Any) -> None:
+            def count(cursor: Any, row: Any) -> Any:
+                nonlocal fetched
+                fetched += 1
+                return row
+
+            connection.row_factory = count
+
+        engine.dispose()
+        table.run("contract_public_id")
+
+    assert fetched < 500
+
+
+def test_duplicates_are_found_by_the_index(engine: Engine, statements: Any) -> None:
+    """A contract does not query for duplicates before it builds the unique index, which finds them by itself."""
+    with people(engine, 1000) as table:
+        table.run("expand_public_id")
+        table.run("backfill_public_id")
+        statements.clear()
+        table.run("contract_public_id")
+
+    assert not [statement for statement in statements if "HAVING" in statement]
