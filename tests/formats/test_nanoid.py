@@ -339,7 +339,7 @@ def test_a_format_has_to_be_complete() -> None:
     ("construct", "advice"),
     [
         (lambda: NanoId(12, "cus"), r"write NanoId\(12, prefix='cus'\)"),  # type: ignore[misc]
-        (lambda: NanoId(12, 5), r"write NanoId\(12, alphabet=…, prefix=…, separator=…, check_digit=…\)"),  # type: ignore[misc]
+        (lambda: NanoId(12, 5), r"write NanoId\(12, alphabet=…, prefix=…, separator=…, check_digit=…, ignore_case=…\)"),  # type: ignore[misc]
         (lambda: JetifyTypeId("cus", "text"), r"write JetifyTypeId\('cus', prefix='text'\)"),  # type: ignore[misc]
         (lambda: Snowflake(1, 5), r"write Snowflake\(1, epoch=…, "),  # type: ignore[misc]
     ],
