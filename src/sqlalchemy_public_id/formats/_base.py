@@ -13,11 +13,12 @@ from typing_extensions import Self, final
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats._settings import Value
-from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, Case, escaped, in_either_case, is_printable
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, Case, anchored, escaped, in_either_case, is_printable
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.pool import IdPool
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_WITHOUT_OTHER_CASE: dict[Case | None, str] = {None: "", str.lower: "(?!.*[A-Z])", str.upper: "(?!.*[a-z])"}
 
 
 class Format(Value, ABC):
@@ -114,7 +115,7 @@ class Format(Value, ABC):
     ) -> None:
         """Store the pattern and the length of an id without its prefix, and its description for error messages.
 
-        :param case: if the body is accepted in either case, a function that returns it in the case of new ids.
+        :param case: if the body is accepted in either case, the case of new ids: ``str.lower`` or ``str.upper``.
         :param ignore_case: True if the prefix is accepted in either case.
         """
         prefix, separator = self.prefix, self.separator
@@ -135,14 +136,14 @@ class Format(Value, ABC):
                 f"use a shorter length or prefix"
             )
         keep = object.__setattr__  # formats are frozen
-        in_pattern = in_either_case if ignore_case else escaped
-        lead_pattern = "" if prefix is None else in_pattern(prefix) + escaped(separator)
+        lead_pattern = (in_either_case if ignore_case else escaped)(prefix) + escaped(separator) if prefix else ""
         keep(self, "_lead", lead)
         keep(self, "_lead_regex", re.compile(lead_pattern))
         keep(self, "_case", case)
         keep(self, "_has_spellings", case is not None or type(self)._normalize is not Format._normalize)
         keep(self, "_own_length", length)
         keep(self, "_own_pattern", f"{lead_pattern}{body_pattern}")
+        keep(self, "_stored_pattern", f"{escaped(lead)}{_WITHOUT_OTHER_CASE[case]}{body_pattern}")
         keep(self, "_own_regex", re.compile(self._own_pattern))
         keep(self, "_expected", f"{lead} and {expected}" if lead else expected)
         keep(self, "_pool", IdPool())
@@ -155,6 +156,7 @@ class Format(Value, ABC):
     _has_spellings: bool
     _own_length: int
     _own_pattern: str
+    _stored_pattern: str
     _own_regex: re.Pattern[str]
     _expected: str
     _pool: IdPool
@@ -200,8 +202,12 @@ class Format(Value, ABC):
     @property
     def pattern(self) -> str:
         """An anchored regular expression that matches all accepted ids, for JSON schemas and :func:`re.fullmatch`."""
-        patterns = list(dict.fromkeys(format._own_pattern for format in self._chain()))
-        return f"^{patterns[0]}$" if len(patterns) == 1 else f"^(?:{'|'.join(patterns)})$"
+        return anchored(form._own_pattern for form in self._chain())
+
+    @property
+    def stored_pattern(self) -> str:
+        """An anchored regular expression for the texts that a column stores: not for ids in another case."""
+        return anchored(form._stored_pattern for form in self._chain())
 
     @property
     def has_exact_pattern(self) -> bool:
@@ -211,11 +217,6 @@ class Format(Value, ABC):
     @property
     def _has_exact_pattern(self) -> bool:
         return type(self)._accepts is Format._accepts
-
-    @property
-    def has_one_spelling(self) -> bool:
-        """True if all accepted ids are in their canonical form."""
-        return not any(form._has_spellings for form in self._chain())
 
     @property
     def max_length(self) -> int:
@@ -244,9 +245,7 @@ class Format(Value, ABC):
         canonical = None
         if self._accepts(text):
             text = str.__str__(text)  # str() of an Enum member returns its name
-            if not self._has_spellings:
-                return text
-            canonical = self._normalize(text)
+            canonical = self._normalize(text) if self._has_spellings else text
             if canonical == text:
                 return text
         for older in self._accepted:

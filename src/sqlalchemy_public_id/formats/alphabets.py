@@ -5,7 +5,7 @@ Each is a plain string. Any other string of distinct printable ASCII characters 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import groupby, product
 from typing import Final, TypeAlias
@@ -80,6 +80,12 @@ def character_class(alphabet: str) -> str:
         between = "-" if ord(last) - ord(first) > 1 else ""
         parts.append(between.join(escaped(end, "\\]^-[") for end in dict.fromkeys((first, last))))
     return f"[{''.join(parts)}]"
+
+
+def anchored(patterns: Iterable[str]) -> str:
+    """Return an anchored regular expression for the texts that one of *patterns* matches."""
+    first, *others = dict.fromkeys(patterns)
+    return f"^(?:{'|'.join([first, *others])})$" if others else f"^{first}$"
 
 
 def both_cases(alphabet: str) -> str:

@@ -71,7 +71,7 @@ def _count(rows: Rows, found: Select[Any]) -> tuple[int, list[Any]]:
 
 def _is_judged(rows: Rows) -> bool:
     format = rows.target.format
-    return format.is_native or (format.has_exact_pattern and format.has_one_spelling)
+    return format.is_native or format.has_exact_pattern
 
 
 def _is_invalid(rows: Rows) -> ColumnElement[bool]:
