@@ -181,7 +181,7 @@ def test_uuid_of_another_format(session: Session) -> None:
 
 @pytest.mark.parametrize("model", [Code, Serial])
 def test_lookups_in_another_case(session: Session, model: Any) -> None:
-    """With ``ignore_case=True``, every lookup and comparison finds a row by its id in any case, and shows one spelling."""
+    """With ``ignore_case=True``, every lookup and comparison finds a row by its id in any case, and shows one."""
     rows = [model(), model()]
     session.add_all(rows)
     session.commit()

@@ -100,7 +100,7 @@ def test_text_of_another_str_type(make: Any) -> None:
 
 
 def test_text_in_every_way() -> None:
-    """An id compares, hashes, sorts and prints like its text, in lists and JSON, too; its methods return plain texts."""
+    """An id compares, hashes, sorts and prints like its text, also in lists; its methods return plain texts."""
     ticket, ids = TicketId(TEXT), [TicketId() for _ in range(100)]
 
     assert TEXT.__eq__(ticket) is True
