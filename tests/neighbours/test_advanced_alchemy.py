@@ -110,7 +110,7 @@ PATCHES: dict[str, Callable[[Session, int], Any]] = {
 @pytest.mark.parametrize("call", PATCHES)
 def test_objects_with_the_key(session: Session, call: str) -> None:
     """A row that is updated by an object, or by a dictionary, with its key keeps its public id."""
-    [ada] = Customers(session=session).list()
+    [ada] = Customers(session=session).get_many()
     PATCHES[call](session, ada.id)
     session.commit()
 
@@ -128,7 +128,7 @@ def test_objects_with_the_key_in_an_async_repository(tmp_path: Path) -> None:
             session.add(Customer(public_id=ADA, name="Ada"))
             await session.commit()
             repository = AsyncCustomers(session=session)
-            [key] = [customer.id for customer in await repository.list()]
+            [key] = [customer.id for customer in await repository.get_many()]
             await session.commit()
             changed = await repository.update(Customer(id=key, name="Grace"))
             await session.commit()
