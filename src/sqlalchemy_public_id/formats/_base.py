@@ -232,22 +232,22 @@ class Format(Value, ABC):
     def canonical(self, text: object) -> str | None:
         """Return *text*, which may be any object, in its canonical form; ``None`` if it is not an accepted id.
 
-        Formats of UUIDs take a :class:`uuid.UUID`, too, :class:`Ulid` the ``ULID`` of python-ulid, and
-        :class:`ObjectId` the ``ObjectId`` of PyMongo.
+        Formats of UUIDs take a :class:`uuid.UUID`, too; Ulid and ObjectId take the objects of python-ulid and PyMongo.
 
         >>> from sqlalchemy_public_id.formats import Ulid
         >>> Ulid().canonical("01arz3ndektsv4rrffq69g5fav"), Ulid().canonical(7)
         ('01ARZ3NDEKTSV4RRFFQ69G5FAV', None)
         """
         if not isinstance(text, str):
-            written = (form._text_of(text) for form in self._chain())
-            return next(filter(None, (self.canonical(each) for each in written if each is not None)), None)
-        canonical = None
-        if self._accepts(text):
-            text = str.__str__(text)  # str() of an Enum member returns its name
-            canonical = self._normalize(text) if self._has_spellings else text
-            if canonical == text:
-                return text
+            for form in self._chain():
+                written = form._text_of(text)
+                canonical = None if written is None else self.canonical(written)
+                if canonical is not None:
+                    return canonical
+            return None
+        canonical = self._normalize(str.__str__(text)) if self._accepts(text) else None  # str() of an Enum is its name
+        if canonical == text:
+            return canonical
         for older in self._accepted:
             other = older.canonical(text)
             if other is not None and (canonical is None or other == text):  # an issued id is found as it was issued
