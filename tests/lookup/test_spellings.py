@@ -107,7 +107,7 @@ def test_lookups_by_uuid(session: Session, model: Any) -> None:
     assert lookup.get(session, select(model), VALUE) is row
     assert lookup.get_many(session, model, [VALUE, text, OF_VERSION_7, uuid.uuid4()]) == {text: row}
     assert lookup.keys_of(session, model, [VALUE]) == {text: row.id}
-    assert [*lookup.page(session, model, limit=1, after=VALUE)] == [later]  # type: ignore[arg-type]
+    assert [*lookup.page(session, model, limit=1, after=VALUE)] == [later]
     assert lookup.get(session, model, OF_VERSION_7) is None
     assert lookup.resolve(session, VALUE) is None  # it has no prefix
 
