@@ -6,19 +6,52 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, cast
+from dataclasses import fields
+from functools import wraps
+from typing import Any, ClassVar, TypeVar, cast
 
 from typing_extensions import Self, final
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
-from sqlalchemy_public_id.formats._settings import Value
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, Case, anchored, escaped, in_either_case, is_printable
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.pool import IdPool
+from sqlalchemy_public_id.messages import safe_repr
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _WITHOUT_OTHER_CASE: dict[Case | None, str] = {None: "", str.lower: "(?!.*[A-Z])", str.upper: "(?!.*[a-z])"}
+
+
+_C = TypeVar("_C", bound=type[Any])
+
+
+def named_settings(cls: _C) -> _C:
+    """Let the constructor of *cls*, a dataclass with keyword-only fields, say which setting its second argument is.
+
+    ``NanoId(12, "cus")`` is written by somebody who means the prefix.
+    """
+    construct = cls.__init__
+
+    @wraps(construct)
+    def init(self: object, *arguments: object, **settings: object) -> None:
+        if len(arguments) > 1:
+            name, (first, second, *_) = cls.__name__, map(safe_repr, arguments)
+            names = [setting.name for setting in fields(cls) if setting.init][1:]
+            wanted = f"prefix={second}" if isinstance(arguments[1], str) else f"{'=…, '.join(names)}=…"
+            problem = f"{name}({first}, {second}) has two arguments without a name"
+            raise ConfigurationError(f"{problem}: write {name}({first}, {wanted})")
+        construct(self, *arguments, **settings)
+
+    cls.__init__ = init
+    return cls
+
+
+class Value:
+    """A frozen dataclass. Its settings are the fields that the constructor takes."""
+
+    def _settings(self) -> dict[str, Any]:
+        settings = fields(cast("Any", self))  # each subclass is a dataclass
+        return {setting.name: getattr(self, setting.name) for setting in settings if setting.init}
 
 
 class Format(Value, ABC):
@@ -292,6 +325,8 @@ class Format(Value, ABC):
         >>> format.is_valid("izkpm55j334u"), len(format.generate())
         (True, 16)
         """
+        from sqlalchemy_public_id.formats.single import SingleId  # its base class is above
+
         formats = [SingleId(each) if isinstance(each, str) else each for each in older]
         for format in formats:
             if not isinstance(format, Format):
@@ -328,14 +363,6 @@ class Format(Value, ABC):
             return "it has 1 character" if len(text) == 1 else f"it has {len(text)} characters"
         return self._explain(text[len(self._lead) :])
 
-    def _refuse_separator_in(self, characters: str, what: str, advice: str) -> None:
-        is_text = isinstance(self.separator, str)  # _describe() refuses any other type
-        if self.prefix is not None and is_text and set(self.separator) & set(characters):
-            raise ConfigurationError(
-                f"the {what} contains the separator {self.separator!r}, so the end of the prefix would be ambiguous; "
-                f"use a separator such as {advice}"
-            )
-
     # --- value semantics; here, because a dataclass would make these methods for each format, at every import
 
     def __eq__(self, other: object) -> bool:
@@ -365,35 +392,6 @@ class Format(Value, ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the settings only: two processes must not share the ids in a pool."""
         return _rebuild, (type(self), self._settings(), self._accepted)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SingleId(Format):
-    """The format of a single id, such as ``"__world__"`` in ``accepting("__world__")``."""
-
-    text: str
-    prefix: str | None = field(default=None, init=False)
-    separator: str = field(default="_", init=False)
-    _accepted: tuple[Format, ...] = field(default=(), init=False)
-
-    def __post_init__(self) -> None:
-        if not is_printable(self.text):
-            raise ConfigurationError(f"the id {self.text!r} is not allowed: expected printable ASCII characters")
-        self._describe(escaped(self.text), len(self.text), repr(self.text))
-
-    @property
-    def capacity(self) -> int:
-        return 1
-
-    @property
-    def entropy_bits(self) -> float:
-        return 0.0
-
-    def _make(self, count: int) -> list[str]:
-        return [self.text] * count
-
-    def __repr__(self) -> str:
-        return repr(str(self.text))
 
 
 def _rebuild(cls: type[Format], settings: dict[str, Any], older: tuple[Format, ...]) -> Format:

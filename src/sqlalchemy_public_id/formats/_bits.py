@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats.alphabets import check_separator
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.codec import BitPattern, Codec, codec_of
 from sqlalchemy_public_id.messages import safe_repr
@@ -64,7 +65,7 @@ class BitsFormat(Format):
         codec = codec_of(self.encoding, self._used, self._encodings)
         if self.storage not in ("native", "text"):
             raise ConfigurationError(f"storage is {safe_repr(self.storage)}, expected 'native' or 'text'")
-        self._refuse_separator_in(codec.characters, f"encoding {self.encoding!r}", "'_' or '.'")
+        check_separator(self.prefix, self.separator, codec.characters, f"encoding {self.encoding!r}", "'_' or '.'")
         # a column of numbers returns older ids in the form of this format
         forms = self._chain() if self.is_native else (self,)
         patterns = tuple(form._bit_pattern for form in forms if isinstance(form, BitsFormat))

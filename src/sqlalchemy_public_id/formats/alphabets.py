@@ -64,6 +64,18 @@ def check_texts(length: object, alphabet: object) -> None:
         raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(repeated)}")
 
 
+def check_separator(prefix: object, separator: object, characters: str, what: str, advice: str) -> None:
+    """Check that no body of an id, made of *characters*, contains the *separator* after its *prefix*.
+
+    :raises ConfigurationError: if the end of the prefix would be ambiguous.
+    """
+    if prefix is not None and isinstance(separator, str) and set(separator) & set(characters):
+        raise ConfigurationError(
+            f"the {what} contains the separator {separator!r}, so the end of the prefix would be ambiguous; "
+            f"use a separator such as {advice}"
+        )
+
+
 # --- as a regular expression, and in words
 
 

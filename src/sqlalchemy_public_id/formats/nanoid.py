@@ -16,13 +16,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats._base import Format
-from sqlalchemy_public_id.formats._settings import named_settings
+from sqlalchemy_public_id.formats._base import Format, named_settings
 from sqlalchemy_public_id.formats.alphabets import (
     BASE36,
     both_cases,
     case_of,
     character_class,
+    check_separator,
     check_texts,
     in_words,
 )
@@ -60,7 +60,7 @@ class NanoId(Format):
         check_texts(length, alphabet)
         case = case_of(alphabet, self.ignore_case)
         accepted = alphabet if case is None else both_cases(alphabet)
-        self._refuse_separator_in(accepted, "alphabet", "'.' or '~', or another alphabet")
+        check_separator(self.prefix, self.separator, accepted, "alphabet", "'.' or '~', or another alphabet")
         if not isinstance(self.check_digit, bool):
             raise ConfigurationError(f"check_digit is {safe_repr(self.check_digit)}, expected True or False")
         if self.check_digit and alphabet not in (BASE36, BASE36.upper()):

@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Protocol
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
-from sqlalchemy_public_id.formats._base import Format
-from sqlalchemy_public_id.formats._settings import named_settings
-from sqlalchemy_public_id.formats.alphabets import BASE36, both_cases, case_of, character_class
+from sqlalchemy_public_id.formats._base import Format, named_settings
+from sqlalchemy_public_id.formats.alphabets import BASE36, both_cases, case_of, character_class, check_separator
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
 from sqlalchemy_public_id.messages import safe_repr
@@ -85,7 +84,7 @@ class CoprimeKey(Format):
         object.__setattr__(self, "name", name)
         case = case_of(step.alphabet, self.ignore_case)
         accepted = step.alphabet if case is None else both_cases(step.alphabet)
-        self._refuse_separator_in(accepted, "alphabet", "'.' or '~', or another alphabet")
+        check_separator(self.prefix, self.separator, accepted, "alphabet", "'.' or '~', or another alphabet")
         pattern = f"{character_class(accepted)}{{{step.length}}}"
         self._describe(pattern, step.length, step.expected, case, ignore_case=self.ignore_case)
 
