@@ -7,12 +7,14 @@
   it, and nothing replaces it.
 * **On assignment** (``set``), the id is validated. The id of a stored row cannot change (:class:`ImmutablePublicId`).
   If the stored id is not loaded, the assignment does not load it: the flush compares the two (``before_update``).
+* **When attributes are copied** to a stored row from a *patch*, an object without a row that has the same key, the id
+  that the patch got because it was read is ignored.
 """
 
 from __future__ import annotations
 
 from typing import Any, cast
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 from sqlalchemy import Column, FromClause, Subquery, Table, event, inspect, select
 from sqlalchemy.engine import Connection
@@ -107,7 +109,7 @@ def _listen_to_rows(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) -> 
 
 
 def _add_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
-    _listen_to_attribute(attribute, column)
+    _listen_to_attribute(mapper, attribute, column)
     if isinstance(getattr(column.default, "arg", None), IdDefault):
         _drawn[ref(mapper)][attribute.key] = column
         # the ids of an SQL expression are unknown before the INSERT, and another function may return an id twice
@@ -222,19 +224,40 @@ def _join_formats_of_union(mapper: Mapper[Any], model: type[Any]) -> None:
 # --- attributes
 
 
-def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
+_patches: WeakValueDictionary[str, InstanceState[Any]] = WeakValueDictionary()
+"""Id → the object with a key, but without a row, that got it because it was read: mostly a patch for another object."""
+
+
+def _is_of_patch(public_id: str | None, state: InstanceState[Any], key: str) -> bool:
+    """Return True if reading another object, which stands for the row of *state*, has made *public_id*."""
+    patch = _patches.get(public_id) if public_id is not None else None
+    if patch is None or not patch.transient or patch.dict.get(key) != public_id:
+        return False
+    mapper, values, identity_key = patch.mapper, patch.dict, state.identity_key
+    names = (mapper.get_property_by_column(column).key for column in mapper.primary_key)
+    of_patch = mapper.identity_key_from_primary_key(tuple(values.get(name) for name in names))
+    return identity_key is not None and of_patch[:2] == identity_key[:2]
+
+
+def _listen_to_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
     key, type_ = attribute.key, public_id_type(column)
+    primary_key = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
 
     def init_scalar(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
         if state.has_identity:
             return value
+        is_patch = state.transient and None not in map(values.get, primary_key)
         generated = values[key] = draw_on_access(state, column, type_)
+        if is_patch:
+            _patches[generated] = state
         return generated
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
         if state.has_identity and old is not None:  # a row without an id may still get one
             canonical = type_.canonical(value)
+            if _is_of_patch(canonical, state, key):
+                return old if isinstance(old, str) else getattr(state.obj(), key) or canonical
             history = AttributeState(state, key).history
             if canonical is not None and history.added and not history.deleted:
                 return canonical  # assigned again while the stored id is not loaded: the flush compares
