@@ -17,10 +17,8 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import typing
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import Column, Identity, MetaData, Table, event
@@ -270,9 +268,7 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
 
 def declared_format(model: Any) -> Format | type[TypedId]:
     """Return ``__public_id__`` of *model*, or the typed id in ``PublicIdMixin[…]``, or the default format."""
-    declared = one_format(model, _typed_id_of_mixin(model), "mixin")
-    _refuse_other_annotation(model, declared)
-    return declared
+    return one_format(model, _typed_id_of_mixin(model), "mixin")
 
 
 def one_format(model: Any, typed: type[TypedId] | None, place: str) -> Format | type[TypedId]:
@@ -308,33 +304,4 @@ def _typed_id_of_mixin(model: Any) -> type[TypedId] | None:
                         f"{model.__name__}: {argument!r} is not a TypedId class; "
                         f"a format is given as __public_id__ = NanoId(...)"
                     )
-    return None
-
-
-def _refuse_other_annotation(model: Any, declared: Format | type[TypedId]) -> None:
-    """Refuse ``public_id: Mapped[CustomerId]`` if the ids have another type: only type checkers read the annotation."""
-    for base in model.__mro__:
-        if "public_id" in vars(base):  # the mixin; or a column of the model's own
-            return
-        annotated = _annotated_id(base)
-        if annotated is not None and not (isinstance(declared, type) and issubclass(declared, annotated)):
-            mixin = next(base.__name__ for base in model.__mro__ if base.__module__ == __name__)
-            wanted, generated = annotated.__name__, getattr(declared, "__name__", declared)
-            raise ConfigurationError(
-                f"{model.__name__}: public_id is annotated as {wanted}, but the ids are those of {generated}; "
-                f"write {mixin}[{wanted}] and leave the annotation out"
-            )
-
-
-def _annotated_id(cls: type[Any]) -> type[TypedId] | None:
-    """Return the typed id in ``public_id: Mapped[…]`` of *cls* itself."""
-    names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-    try:
-        annotations = {name: value for name, value in inspect.get_annotations(cls).items() if name == "public_id"}
-        hints = typing.get_type_hints(SimpleNamespace(__annotations__=annotations), names)
-    except (NameError, AttributeError, TypeError, SyntaxError):
-        return None  # SQLAlchemy raises its own error for an annotation that it cannot resolve
-    for argument in get_args(hints.get("public_id")):
-        if isinstance(argument, type) and issubclass(argument, TypedId):
-            return argument
     return None

@@ -167,11 +167,6 @@ def annotated_in_a_dataclass(base: Any) -> None:
 EARLY: dict[str, Callable[[Any], Any]] = {
     "a format is given as __public_id__": lambda base: declare(base, "Badge", PublicIdMixin[NanoId]),
     "without quotes": lambda base: declare(base, "Badge", PublicIdMixin["ModelId"]),
-    r"Badge: .* write PublicIdMixin\[BadgeId\] and leave the annotation out": lambda base: declare(
-        base, "Badge", PublicIdMixin, annotated=BadgeId
-    ),
-    r"Badge: .* write PublicIdColumnMixin\[BadgeId\]": annotated_in_a_mixin,
-    r"Badge: .* write PublicIdMixinDataclass\[BadgeId\]": annotated_in_a_dataclass,
     "Badge has two formats": lambda base: declare(
         base, "Badge", PublicIdMixin[BadgeId], __public_id__=NanoId(length=5)
     ),
@@ -213,8 +208,22 @@ MAPPED: dict[str, Callable[[Any], Any]] = {
     ),
     "own, number, .* use PublicIdColumnMixin": lambda base: declare(base, "Badge", PublicIdMixin, number=key()),
     "no mixin that adds the column": lambda base: declare(base, "Badge", id=key(), __public_id__=NanoId()),
+    r"Badge: .* write PublicIdMixin\[BadgeId\] and leave the annotation out": lambda base: declare(
+        base, "Badge", PublicIdMixin, annotated=BadgeId
+    ),
+    r"Badge: .* write PublicIdColumnMixin\[BadgeId\]": annotated_in_a_mixin,
+    r"Badge: .* write PublicIdMixinDataclass\[BadgeId\]": annotated_in_a_dataclass,
     "__public_ids__ has no effect": lambda base: declare(
         base, "Badge", PublicIdMixin, __public_ids__=NanoId(prefix="b")
+    ),
+    "__public_id_length__ has no effect; the format of the ids is __public_id__": lambda base: declare(
+        base, "Badge", PublicIdMixin, __public_id_length__=8
+    ),
+    "__public_id_format__ has no effect": lambda base: declare(
+        base, "Badge", id=key(), number=public_id_column(), __public_id_format__="cus"
+    ),
+    "Badge: __public_id has no effect": lambda base: declare(
+        base, "Badge", PublicIdMixin, _Badge__public_id=NanoId(length=8)
     ),
 }
 

@@ -23,6 +23,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.orm.annotations import wrong_annotation
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
@@ -191,6 +192,13 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         target_id, column = public_id_attribute(target.class_, declared.id_attribute)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
+    id_type = public_id_type(column)
+    wrong = wrong_annotation(mapper.class_, name, id_type.python_type)
+    if wrong is not None:
+        right = f"Mapped[{id_type.python_type.__name__}{' | None' if local.nullable else ''}]"
+        raise ConfigurationError(
+            f"{where} is annotated as {wrong.__name__}, but shows the ids of {target.class_.__name__}; write {right}"
+        )
     shared, condition = _scope(where, mapper, target, declared.scope)
     return PublicRef(
         attribute=name,
@@ -200,7 +208,7 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         target_key=_key(where, target, remote),
         target_id=target_id,
         nullable=bool(local.nullable),
-        id_type=public_id_type(column),
+        id_type=id_type,
         shared=shared,
         condition=condition,
     )
