@@ -162,7 +162,7 @@ def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
     kept: tuple[Mapper[Any], dict[str, PublicRef]] | None = mapper.class_.__dict__.get(_KEPT)
     if kept is not None and kept[0] is mapper:  # a class can be mapped again
         return kept[1]
-    refs = {name: _ref(mapper, name, declared) for name, declared in _declared(mapper).items()}
+    refs = {name: _ref(mapper, name, declared) for name, declared in declared_refs(mapper).items()}
     if mapper.configured:
         type.__setattr__(mapper.class_, _KEPT, (mapper, refs))  # bypasses the metaclass, which would map the attribute
     return refs
@@ -170,10 +170,10 @@ def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
 
 def has_relationships(mapper: Mapper[Any]) -> bool:
     """Return True if all references of *mapper* have relationships. A ``backref`` may add a relationship later."""
-    return all(declared.relationship in mapper.relationships for declared in _declared(mapper).values())
+    return all(declared.relationship in mapper.relationships for declared in declared_refs(mapper).values())
 
 
-def _declared(mapper: Mapper[Any]) -> dict[str, Declared]:
+def declared_refs(mapper: Mapper[Any]) -> dict[str, Declared]:
     descriptors = mapper.all_orm_descriptors.items()
     return {str(name): descriptor for name, descriptor in descriptors if isinstance(descriptor, Declared)}
 
