@@ -49,7 +49,7 @@ def test_refresh_and_expire(db: Session) -> None:
     """A refreshed or expired foreign key refreshes the reference, which is no attribute of its own."""
     order = orders_in(db)[0]
     assert order.customer_public_id == CUSTOMERS[0]
-    other = orders_in(db)[5].customer_id
+    other = orders_in(db)[50].customer_id
     moved = update(Order.__table__).where(Order.__table__.c.id == order.id).values(customer_fk=other)
     db.connection().execute(moved)
     db.refresh(order, ["customer_id"])

@@ -174,6 +174,7 @@ def has_relationships(mapper: Mapper[Any]) -> bool:
 
 
 def declared_refs(mapper: Mapper[Any]) -> dict[str, Declared]:
+    """Return the declarations of the references of *mapper* by the names of their attributes."""
     descriptors = mapper.all_orm_descriptors.items()
     return {str(name): descriptor for name, descriptor in descriptors if isinstance(descriptor, Declared)}
 
