@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import Column, Identity, MetaData, Table, event
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     InstrumentedAttribute,
     Mapped,
@@ -220,10 +222,40 @@ else:
     _id_attribute = declared_attr
 
 
+@contextmanager
+def _explaining(model: type[Any], keywords: Mapping[str, object]) -> Generator[None]:
+    """Say what to write if SQLAlchemy or Python refuses the class *model*, declared with *keywords*."""
+    try:
+        yield
+    except TypeError as error:
+        given = [name for name in keywords if name in _OF_FORMATS]
+        if not given:
+            raise
+        raise ConfigurationError(
+            f"{model.__name__} takes no {', '.join(given)} after its bases; the format of its ids is an attribute of "
+            f"the class: __public_id__ = NanoId({given[0]}=…)"
+        ) from error
+    except InvalidRequestError as error:
+        mixin = next(base.__name__ for base in model.__mro__ if base.__module__ == __name__)
+        if not issubclass(model, MappedAsDataclass) or mixin.endswith("Dataclass"):
+            raise
+        raise ConfigurationError(f"{model.__name__} is a dataclass: write {mixin}Dataclass, not {mixin}") from error
+
+
+_OF_FORMATS = {"prefix", "length", "alphabet", "separator"}
+"""Settings that belong to the format, and not to the class."""
+
+
 class PublicIdColumnMixin(Generic[IdT]):
     """Adds the column ``public_id`` to a model that declares its own primary key."""
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
+
+    if not TYPE_CHECKING:  # type checkers know the keywords that the base takes
+
+        def __init_subclass__(cls, **kwargs):
+            with _explaining(cls, kwargs):
+                super().__init_subclass__(**kwargs)
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
@@ -247,6 +279,12 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
     """:class:`PublicIdColumnMixin` for dataclasses. ``public_id`` is not an argument of the constructor."""
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
+
+    if not TYPE_CHECKING:
+
+        def __init_subclass__(cls, **kwargs):
+            with _explaining(cls, kwargs):
+                super().__init_subclass__(**kwargs)
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:

@@ -91,7 +91,7 @@ class Castle(House):
 
 @pytest.mark.parametrize("model", [House, Castle])
 @pytest.mark.parametrize("name", ["owner", "guest"])
-@pytest.mark.parametrize("given", ["mrpers_000000000000", PersonId(), 7])
+@pytest.mark.parametrize("given", ["mrpers_000000000000", PersonId("mrpers_000000000001"), 7])
 def test_an_id_given_to_the_relationship(model: Any, name: str, given: Any) -> None:
     """A public id or a key that is assigned to a relationship raises an error, which names the attributes for them."""
     message = rf"{model.__name__}\.{name} cannot .*{model.__name__}\.{name}_public_id, .*{model.__name__}\.{name}_id$"
