@@ -97,7 +97,9 @@ class InvalidPublicId(PublicIdError, ValueError):
 
     def __init__(self, value: object, *, expected: str, reason: str, field: str | None = None) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(f"{where}{safe_repr(value)} is not a public id: {reason} (expected {expected}){_key_hint(value)}")
+        super().__init__(
+            f"{where}{safe_repr(value)} is not a public id: {reason} (expected {expected}){_key_hint(value)}"
+        )
         self.value: object = value
         """The whole value."""
         self.expected: str = expected
