@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sqlalchemy_public_id.errors import (
+    ConfigurationError,
     IdempotencyConflict,
     InvalidCursor,
     InvalidPublicId,
@@ -70,12 +71,28 @@ def _name_sent(route: Any, field: str) -> str | int:
 
 
 async def unprocessable(request: Request, error: Any) -> JSONResponse:
-    """Answer a malformed request as FastAPI does, but without its input if JSON cannot represent it."""
+    """Answer a malformed request as FastAPI does, but without its input if JSON cannot represent it.
+
+    :raises ConfigurationError: if a dependency reads a parameter that is not in the path of the endpoint, so that no
+        request could be well-formed.
+    """
+    for detail in error.errors():
+        if detail["type"] == "missing" and detail["loc"][0] == "path":
+            route: Any = request.scope.get("route", request.url)
+            raise unknown_parameter(f"{request.method} {route.path}", detail["loc"][-1])
     try:
         return await request_validation_exception_handler(request, error)
     except (ValueError, RecursionError):  # a lone surrogate, NaN, or more levels than Python's stack has
         details = [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
         return JSONResponse({"detail": details}, 422)
+
+
+def unknown_parameter(route: str, name: str) -> ConfigurationError:
+    """Build the error for a path parameter *name* that a dependency reads, and the path of *route* has not."""
+    return ConfigurationError(
+        f"{route} has no parameter {name}, which one of its dependencies reads, so it refuses every request: write "
+        f"{{{name}}} in the path, or by_public_id(…, param=…)"
+    )
 
 
 class Answers:

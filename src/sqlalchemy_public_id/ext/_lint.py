@@ -31,7 +31,7 @@ with require("fastapi"):
     from fastapi.openapi.utils import get_openapi
     from starlette.routing import Mount
 
-from sqlalchemy_public_id.ext._answers import METHODS
+from sqlalchemy_public_id.ext._answers import METHODS, unknown_parameter
 from sqlalchemy_public_id.ext._endpoints import endpoints_of
 from sqlalchemy_public_id.ext.pydantic import CHECKED, marked_schemas
 
@@ -85,8 +85,8 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
         every subclass of SQLAlchemy's ``DeclarativeBase``, and the bases of all mapped classes that the endpoints name.
         Pass bases that ``declarative_base()`` or ``registry()`` made, and SQLModel tables.
     :param allow: routes to leave out, such as ``"GET /invoices/{invoice_id}/file"``, or ``"/health"`` for all methods.
-    :raises ConfigurationError: if an element of *bases* is something else, if there are no mapped classes, or if a
-        route in *allow* does not exist.
+    :raises ConfigurationError: if an element of *bases* is something else, if there are no mapped classes, if a route
+        in *allow* does not exist, or if a dependency reads a parameter that is not in the path of its route.
     """
     apps = [(prefix, _document(each), endpoints_of(each)) for prefix, each in _apps(app)]
     mappers = _mappers(bases, (model for *_, all in apps for one in all.values() for model in one.mentioned))
@@ -99,6 +99,9 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
             names = {path, f"{method} {path}"}
             unused -= names
             if names.isdisjoint(allowed):
+                for parameter in () if kind else operation.get("parameters", ()):
+                    if parameter["in"] == "path" and f"{{{parameter['name']}}}" not in path:
+                        raise unknown_parameter(f"{method} {path}", parameter["name"])
                 endpoint = None if kind else endpoints.get((method, path.removeprefix(prefix)))
                 reader = _Reader(keys, schemas, bool(kind), None if endpoint is None else endpoint.shown_key(mappers))
                 problems = dict.fromkeys(reader.problems(operation))
