@@ -150,10 +150,10 @@ def application(path: str, **options: Any) -> FastAPI:
     app = FastAPI()
     install(app)
 
-    dependency = by_public_id(Sale, session=get_session, **options)
+    dependency = Depends(by_public_id(Sale, session=get_session, **options))
 
     @app.get(path)
-    def show(sale: Any = Depends(dependency), kind: str = "") -> Answer:
+    def show(sale: Any = dependency, kind: str = "") -> Answer:
         return Answer(number=sale.public_id)
 
     return app

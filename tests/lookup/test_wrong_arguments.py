@@ -49,6 +49,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     "table": (lambda: Tag.__table__, "but a table: pass the model that is mapped to it"),
     "nothing": (lambda: None, "None is not a mapped class; expected a model"),
     "class": (lambda: int, "<class 'int'> is not a mapped class; expected a model"),
+    "without a base": (lambda: type("Loose", (PublicIdMixin,), {}), r"write class Loose\(PublicIdMixin, Base\)"),
     "column": (lambda: select(Tag.name), "is not a mapped class|expects a statement of one model"),
     "without a public id": (lambda: Plain, "Plain has no public id"),
 }
