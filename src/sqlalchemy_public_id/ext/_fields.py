@@ -120,7 +120,7 @@ def refuses_all(cls: type[BaseModel], name: str, field: FieldInfo, format: Forma
     """Return True if *field* of *cls* has the type of other ids than those of *format*, and nothing converts them."""
     own = _formats_in(field.annotation, field.metadata)
     decorators = cls.__pydantic_decorators__
-    validators = [*decorators.field_validators.values(), *decorators.validators.values()]
+    validators: list[Any] = [*decorators.field_validators.values(), *decorators.validators.values()]
     changes = any({name, "*"}.intersection(each.info.fields) for each in validators)
     others = [each for each in decorators.model_validators.values() if each.info.mode != "after"]
     if not own or changes or len(others) > 1:  # PublicModel has one itself
@@ -133,7 +133,8 @@ def _formats_in(annotation: Any, notes: Iterable[Any]) -> list[Format] | None:
     notes = list(notes)
     if any(isinstance(note, (BeforeValidator, PlainValidator, WrapValidator)) for note in notes):
         return None
-    formats = [note.id_format for note in notes if isinstance(getattr(note, "id_format", None), Format)]
+    marked: list[Any] = [getattr(note, "id_format", None) for note in notes]
+    formats: list[Format] = [each for each in marked if isinstance(each, Format)]
     if formats:
         return formats
     if get_origin(annotation) is Annotated:
@@ -142,8 +143,9 @@ def _formats_in(annotation: Any, notes: Iterable[Any]) -> list[Format] | None:
     if get_origin(annotation) in (Union, UnionType):
         parts = [_formats_in(each, ()) for each in get_args(annotation) if each is not type(None)]
         return None if None in parts else [one for part in parts for one in part or ()]
-    is_typed = isinstance(annotation, type) and issubclass(annotation, TypedId) and hasattr(annotation, "id_format")
-    return [annotation.id_format] if is_typed else None
+    is_typed = isinstance(annotation, type) and issubclass(annotation, TypedId)
+    format: Any = getattr(annotation, "id_format", None) if is_typed else None
+    return None if format is None else [format]
 
 
 # --- types

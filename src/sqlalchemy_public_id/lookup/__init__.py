@@ -87,11 +87,13 @@ def get(
     if load or isinstance(model, Select) or (text is not None and is_sharded(session)):
         statement, entity = selected("get", model, load.pop("where", None), attribute)
         if text is None:
-            return _warn_of_key([public_id])
+            _warn_of_key([public_id])
+            return None
         found: M | None = _one_row(session, statement.where(getattr(entity, key) == text), load)
         return found
     if text is None:
-        return _warn_of_key([public_id])
+        _warn_of_key([public_id])
+        return None
     row: M | None = session.scalars(query_of_one(model, key), {PARAMETER: text}).unique().one_or_none()
     return row
 
@@ -177,7 +179,8 @@ def resolve(
         row = get(session, model, public_id, attribute=name, **load)
         if row is not None:
             return row
-    return _warn_of_key([public_id])
+    _warn_of_key([public_id])
+    return None
 
 
 def resolve_many(
