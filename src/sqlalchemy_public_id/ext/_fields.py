@@ -143,8 +143,8 @@ def _formats_in(annotation: Any, notes: Iterable[Any]) -> list[Format] | None:
     if get_origin(annotation) in (Union, UnionType):
         parts = [_formats_in(each, ()) for each in get_args(annotation) if each is not type(None)]
         return None if None in parts else [one for part in parts for one in part or ()]
-    is_typed = isinstance(annotation, type) and issubclass(annotation, TypedId)
-    format: Any = getattr(annotation, "id_format", None) if is_typed else None
+    cls: type[Any] = annotation if isinstance(annotation, type) else type(None)
+    format: Any = getattr(cls, "id_format", None) if issubclass(cls, TypedId) else None
     return None if format is None else [format]
 
 
