@@ -77,7 +77,8 @@ async def unprocessable(request: Request, error: Any) -> JSONResponse:
         request could be well-formed.
     """
     for detail in error.errors():
-        if detail["type"] == "missing" and detail["loc"][0] == "path":
+        # the program may raise the error itself, with details of any form
+        if detail.get("type") == "missing" and [*detail.get("loc", ())][:1] == ["path"]:
             route: Any = request.scope.get("route", request.url)
             raise unknown_parameter(f"{request.method} {route.path}", detail["loc"][-1])
     try:
