@@ -40,11 +40,8 @@ _CONCATENATIONS = {operator.add, operators.concat_op}
 
 @cache
 def _stored_nowhere(bits: int) -> int:
-    """Return a number that no row has, to be compared in place of a malformed id.
-
-    A Snowflake is never negative. Every number of 128 bits is a ULID that somebody could store on purpose, so each
-    process draws a random one.
-    """
+    """Return a number that no row has, to be compared in place of a malformed id."""
+    # A Snowflake is never negative. Anybody could store any number of 128 bits as a ULID, so each process draws one.
     return -1 if bits == 64 else secrets.randbits(bits)
 
 

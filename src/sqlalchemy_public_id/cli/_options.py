@@ -21,7 +21,12 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 
 def _place(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Place:
     is_url = bool(words) and "://" in words[0]
-    url = require_url(context, parameter, words[0] if is_url else os.environ.get("DATABASE_URL", ""))
+    from_environment = os.environ.get("DATABASE_URL", "")
+    later = next((word for word in words[1:] if "://" in word), None)
+    if not is_url and not from_environment and later is not None:
+        name = later.partition("://")[0]  # the rest may contain a password
+        raise click.UsageError(f"the database URL comes first: {context.command_path} {name}://… {words[0]}")
+    url = require_url(context, parameter, words[0] if is_url else from_environment)
     return Place(url, words[1:] if is_url else words)
 
 

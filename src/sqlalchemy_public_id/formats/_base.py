@@ -7,51 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import fields
-from functools import wraps
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 from typing_extensions import Self, final
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
+from sqlalchemy_public_id.formats._settings import Value
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, Case, anchored, escaped, in_either_case, is_printable
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.pool import IdPool
-from sqlalchemy_public_id.messages import safe_repr
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _WITHOUT_OTHER_CASE: dict[Case | None, str] = {None: "", str.lower: "(?!.*[A-Z])", str.upper: "(?!.*[a-z])"}
-
-
-_C = TypeVar("_C", bound=type[Any])
-
-
-def named_settings(cls: _C) -> _C:
-    """Let the constructor of *cls*, a dataclass with keyword-only fields, say which setting its second argument is.
-
-    ``NanoId(12, "cus")`` is written by somebody who means the prefix.
-    """
-    construct = cls.__init__
-
-    @wraps(construct)
-    def init(self: object, *arguments: object, **settings: object) -> None:
-        if len(arguments) > 1:
-            name, (first, second, *_) = cls.__name__, map(safe_repr, arguments)
-            names = [setting.name for setting in fields(cls) if setting.init][1:]
-            wanted = f"prefix={second}" if isinstance(arguments[1], str) else f"{'=…, '.join(names)}=…"
-            problem = f"{name}({first}, {second}) has two arguments without a name"
-            raise ConfigurationError(f"{problem}: write {name}({first}, {wanted})")
-        construct(self, *arguments, **settings)
-
-    cls.__init__ = init
-    return cls
-
-
-class Value:
-    """A frozen dataclass. Its settings are the fields that the constructor takes."""
-
-    def _settings(self) -> dict[str, Any]:
-        settings = fields(cast("Any", self))  # each subclass is a dataclass
-        return {setting.name: getattr(self, setting.name) for setting in settings if setting.init}
 
 
 class Format(Value, ABC):

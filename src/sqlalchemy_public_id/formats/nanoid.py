@@ -16,7 +16,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats._base import Format, named_settings
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.alphabets import (
     BASE36,
     both_cases,

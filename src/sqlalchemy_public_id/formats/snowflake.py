@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 
 from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats._base import Format, named_settings
+from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import Classes, TimedFormat
+from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.messages import safe_repr
 

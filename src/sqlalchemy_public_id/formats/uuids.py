@@ -25,8 +25,9 @@ import uuid_utils
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats._base import Format, named_settings
+from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat, Classes, TimedFormat
+from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.codec import BitPattern
 
 __all__ = ["JetifyTypeId", "Ulid", "Uuid4", "Uuid7"]

@@ -38,6 +38,7 @@ from sqlalchemy_public_id.guard.drawing import discard, draw_on_access, drawing_
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
+from sqlalchemy_public_id.orm.annotations import wrong_annotation
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType, is_expression
@@ -47,30 +48,67 @@ from sqlalchemy_public_id.weak import RefDict
 
 
 def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that declares an id or a key twice, or its format under another name. Runs when a class is mapped.
+    """Refuse a model that declares an id or a key twice, its format under another name, or an id as another type.
+
+    Runs when a class is mapped.
 
     :raises ConfigurationError: if the model is refused. Neither its mapper nor its table remains.
     """
-    if not _is_declared_here(mapper, model):
-        return
     try:
-        _refuse_two_declarations(mapper, model)
         _refuse_other_settings(model)
+        if _is_declared_here(mapper, model):
+            _refuse_two_declarations(mapper, model)
+        _refuse_other_types(mapper, model)
     except ConfigurationError:
         table = cast("Table", mapper.local_table)
-        if mapper.inherits is None or table is not mapper.inherits.local_table:
+        is_own = mapper.inherits is None or table is not mapper.inherits.local_table
+        if is_own and hasattr(model, "__tablename__"):
             table.metadata.remove(table)
         raise
+
+
+_SETTINGS = {"__public_id__", "__public_id_refs__"}
+"""The names that a class may have: the format of its ids, and what the references of a mapper are cached in."""
 
 
 def _refuse_other_settings(model: type[Any]) -> None:
     for base in model.__mro__:
         for name, value in vars(base).items():
+            if name in _SETTINGS or "__" not in name:
+                continue
             is_format = isinstance(value, Format) or (isinstance(value, type) and issubclass(value, TypedId))
-            if is_format and name.startswith("__") and name != "__public_id__":
+            mangled = f"_{base.__name__.lstrip('_')}__public_id"  # of __public_id, in the body of a class
+            if (
+                name.startswith("__public_id")
+                or (is_format and name == mangled)
+                or (is_format and name.startswith("__") and hasattr(model, "__public_id__"))
+            ):
+                written = "__public_id" if name == mangled else name
                 raise ConfigurationError(
-                    f"{model.__name__}: {name} has no effect; the format of the ids is __public_id__"
+                    f"{model.__name__}: {written} has no effect; the format of the ids is __public_id__"
                 )
+
+
+def _refuse_other_types(mapper: Mapper[Any], model: type[Any]) -> None:
+    for name, column in mapper.columns.items():  # mapper.column_attrs would configure all mappers
+        if not is_public_id(column) or is_copy(column):
+            continue
+        type_ = public_id_type(column)
+        wrong = wrong_annotation(model, name, type_.python_type)
+        if wrong is None:
+            continue
+        typed, format = issubclass(wrong, TypedId), getattr(type_.format, "__name__", type_.format)
+        mixins = (base.__name__ for base in model.__mro__ if base.__module__ == "sqlalchemy_public_id.declare")
+        mixin = next(mixins, None) if name == "public_id" else None
+        if not typed:
+            remedy = f"write Mapped[{type_.python_type.__name__}]"
+        elif mixin is None:
+            remedy = f"write public_id_column({wrong.__name__})"
+        else:
+            remedy = f"write {mixin}[{wrong.__name__}] and leave the annotation out"
+        raise ConfigurationError(
+            f"{model.__name__}: {name} is annotated as {wrong.__name__}, but the ids are those of {format}; {remedy}"
+        )
 
 
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Protocol
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
-from sqlalchemy_public_id.formats._base import Format, named_settings
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.alphabets import BASE36, both_cases, case_of, character_class, check_separator
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
