@@ -91,7 +91,8 @@ def test_foreign_key_in_a_public_model() -> None:
 
 
 @mistake(
-    "class OrderOut(PublicModel, model=Order): public_id: CustomerId", says=r"the prefix is 'mkord' \(expected mkcus_"
+    "class OrderOut(PublicModel, model=Order): public_id: CustomerId",
+    says=r"the prefix is 'mkord' \(expected mkcus_|each public_id of Order, which is mkord_",
 )
 def test_id_type_of_another_model(session: Session, order: Order) -> None:
     """The line was copied from the model of customers."""

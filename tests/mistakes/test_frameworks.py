@@ -49,7 +49,11 @@ def test_get_in_a_view(engine: Engine, ada: Customer) -> None:
     app.test_client().get(f"/customers/{ada.public_id}")
 
 
-@mistake("register() after the rules", says=r"the converter 'customer_id' does not exist")
+@mistake(
+    "register() after the rules",
+    says=r"the converter 'customer_id' does not exist",
+    documented=("guides/integrations#flask", r"Call `register` before you add rules"),
+)
 def test_converter_after_the_rules() -> None:
     """The rule should take the id of a customer."""
     app = Flask("shop")

@@ -217,7 +217,11 @@ def test_reference_in_an_update(session: Session, ada: Customer) -> None:
     session.execute(update(Order).values(customer_public_id=ada.public_id))
 
 
-@mistake("Order.__table__.insert().values(customer_public_id=…)", says=r"Unconsumed column names: customer_public_id")
+@mistake(
+    "Order.__table__.insert().values(customer_public_id=…)",
+    says=r"Unconsumed column names: customer_public_id",
+    documented=("guides/foreign-keys", r"A reference has no column"),
+)
 def test_reference_in_a_core_statement(session: Session, ada: Customer) -> None:
     """The new order should belong to Ada; the table has no such column."""
     session.execute(Order.__table__.insert().values(customer_public_id=ada.public_id))

@@ -251,8 +251,7 @@ def _named(call: DriverCall, slots: list[Slot], violation: Violation) -> set[str
     named = [
         slot.text
         for slot in slots
-        if slot.text is not None
-        and call.traits.format_in_error(to_database(format, slot.text, call.dialect)) == value
+        if slot.text is not None and call.traits.format_in_error(to_database(format, slot.text, call.dialect)) == value
     ]
     return set(named) if len(named) == 1 else set()
 
