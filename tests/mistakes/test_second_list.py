@@ -1,4 +1,4 @@
-"""Forty mistakes of the first week, written by a reader of the README alone, before they were tried."""
+"""Forty more mistakes of the first week, by what the README promises."""
 
 from collections.abc import Callable
 from typing import Any
