@@ -18,10 +18,13 @@ from sqlalchemy.exc import IntegrityError, MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session
 from sqlalchemy.orm.exc import DetachedInstanceError
+from support.marks import before_sqlalchemy
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdMixinDataclass, Uuid4, Uuid7, bulk, idempotency, lookup
 
 Create = Callable[[MetaData], None]
+
+refused_by_sqlalchemy = pytest.mark.skipif(before_sqlalchemy(2, 1), reason="SQLAlchemy 2.0 ignores other names")
 
 # --- ids that are assigned
 
@@ -189,13 +192,23 @@ def test_one_object_for_bulk(session: Session, ada: Customer) -> None:
     bulk.insert(session, Customer())
 
 
-@mistake("session.bulk_insert_mappings(Order, [{'customer_public_id': …}])", says=r"pass it in a row")
+@mistake(
+    "session.bulk_insert_mappings(Order, [{'customer_public_id': …}])",
+    says=r"pass it in a row",
+    documented=("guides/foreign-keys#limits", r"SQLAlchemy 2\.0 silently ignores them"),
+)
+@refused_by_sqlalchemy
 def test_reference_in_mappings(session: Session, ada: Customer) -> None:
     """The order should belong to Ada."""
     session.bulk_insert_mappings(Order, [{"customer_public_id": ada.public_id}])
 
 
-@mistake("session.bulk_update_mappings(Order, [{'customer_public_id': …}])", says=r"update\(Order\)|pass it in a row")
+@mistake(
+    "session.bulk_update_mappings(Order, [{'customer_public_id': …}])",
+    says=r"update\(Order\)|pass it in a row",
+    documented=("guides/foreign-keys#limits", r"SQLAlchemy 2\.0 silently ignores them"),
+)
+@refused_by_sqlalchemy
 def test_reference_in_updated_mappings(session: Session, ada: Customer, order: Order) -> None:
     """The order should belong to Ada."""
     session.bulk_update_mappings(Order, [{"id": order.id, "customer_public_id": ada.public_id}])
