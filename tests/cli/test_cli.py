@@ -452,18 +452,6 @@ def test_options_of_an_operation() -> None:
         assert tuple(getattr(shown[name].type, "choices", ())) == choices_of(described[name].type)
 
 
-@pytest.mark.parametrize("command", ["plan", "add", "backfill"])
-def test_url_after_the_table(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database URL that follows the table is no table: the error says where it belongs, without its password."""
-    monkeypatch.delenv("DATABASE_URL", raising=False)
-    result = run(command, "customer", "postgresql://me:secret@db/shop")
-
-    assert result.exit_code == 2
-    assert "the database URL comes first: " in result.stderr
-    assert f"{command} postgresql://… customer" in result.stderr
-    assert "secret" not in result.stderr
-
-
 @pytest.mark.parametrize("command", sorted(public_id.commands))
 def test_help(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command describes itself and its options, and its help ends with command lines that it accepts."""
