@@ -141,7 +141,7 @@ class Demo:
             f"resolve({artist.albums[0].public_id!r})": lambda: lookup.resolve(session, artist.albums[0].public_id),
             f"get_many(Album, {len(album_ids)} ids)": lambda: lookup.get_many(session, Album, album_ids),
             "get(Artist, another type's id)": lambda: lookup.get(session, Artist, artist.albums[0].public_id),
-            "get(Artist, 1)": lambda: lookup.get(session, Artist, 1),
+            "get(Artist, '1')": lambda: lookup.get(session, Artist, "1"),
             "get(Artist, '…; DROP TABLE')": lambda: lookup.get(session, Artist, "'; DROP TABLE demo_artist"),
             "get(Artist, 10 MB of text)": lambda: lookup.get(session, Artist, "x" * 10_000_000),
         }

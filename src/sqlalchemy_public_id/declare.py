@@ -17,14 +17,14 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import Column, Identity, Index, MetaData, Table, UniqueConstraint, event
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     InstrumentedAttribute,
     Mapped,
@@ -243,10 +243,40 @@ else:
     _id_attribute = declared_attr
 
 
+@contextmanager
+def _explaining(model: type[Any], keywords: Mapping[str, object]) -> Generator[None]:
+    """Say what to write if SQLAlchemy or Python refuses the class *model*, declared with *keywords*."""
+    try:
+        yield
+    except TypeError as error:
+        given = [name for name in keywords if name in _OF_FORMATS]
+        if not given:
+            raise
+        raise ConfigurationError(
+            f"{model.__name__} takes no {', '.join(given)} after its bases; the format of its ids is an attribute of "
+            f"the class: __public_id__ = NanoId({given[0]}=…)"
+        ) from error
+    except InvalidRequestError as error:
+        mixin = next(base.__name__ for base in model.__mro__ if base.__module__ == __name__)
+        if not issubclass(model, MappedAsDataclass) or mixin.endswith("Dataclass"):
+            raise
+        raise ConfigurationError(f"{model.__name__} is a dataclass: write {mixin}Dataclass, not {mixin}") from error
+
+
+_OF_FORMATS = {"prefix", "length", "alphabet", "separator"}
+"""Settings that belong to the format, and not to the class."""
+
+
 class PublicIdColumnMixin(Generic[IdT]):
     """Adds the column ``public_id`` to a model that declares its own primary key."""
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
+
+    if not TYPE_CHECKING:  # type checkers know the keywords that the base takes
+
+        def __init_subclass__(cls, **kwargs):
+            with _explaining(cls, kwargs):
+                super().__init_subclass__(**kwargs)
 
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
@@ -271,6 +301,12 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
 
+    if not TYPE_CHECKING:
+
+        def __init_subclass__(cls, **kwargs):
+            with _explaining(cls, kwargs):
+                super().__init_subclass__(**kwargs)
+
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
         """The public id: unique, never null, generated."""
@@ -291,9 +327,7 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
 
 def declared_format(model: Any) -> Format | type[TypedId]:
     """Return ``__public_id__`` of *model*, or the typed id in ``PublicIdMixin[…]``, or the default format."""
-    declared = one_format(model, _typed_id_of_mixin(model), "mixin")
-    _refuse_other_annotation(model, declared)
-    return declared
+    return one_format(model, _typed_id_of_mixin(model), "mixin")
 
 
 def one_format(model: Any, typed: type[TypedId] | None, place: str) -> Format | type[TypedId]:
@@ -329,33 +363,4 @@ def _typed_id_of_mixin(model: Any) -> type[TypedId] | None:
                         f"{model.__name__}: {argument!r} is not a TypedId class; "
                         f"a format is given as __public_id__ = NanoId(...)"
                     )
-    return None
-
-
-def _refuse_other_annotation(model: Any, declared: Format | type[TypedId]) -> None:
-    """Refuse ``public_id: Mapped[CustomerId]`` if the ids have another type: only type checkers read the annotation."""
-    for base in model.__mro__:
-        if "public_id" in vars(base):  # the mixin; or a column of the model's own
-            return
-        annotated = _annotated_id(base)
-        if annotated is not None and not (isinstance(declared, type) and issubclass(declared, annotated)):
-            mixin = next(base.__name__ for base in model.__mro__ if base.__module__ == __name__)
-            wanted, generated = annotated.__name__, getattr(declared, "__name__", declared)
-            raise ConfigurationError(
-                f"{model.__name__}: public_id is annotated as {wanted}, but the ids are those of {generated}; "
-                f"write {mixin}[{wanted}] and leave the annotation out"
-            )
-
-
-def _annotated_id(cls: type[Any]) -> type[TypedId] | None:
-    """Return the typed id in ``public_id: Mapped[…]`` of *cls* itself."""
-    names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-    try:
-        annotations = {name: value for name, value in inspect.get_annotations(cls).items() if name == "public_id"}
-        hints = typing.get_type_hints(SimpleNamespace(__annotations__=annotations), names)
-    except (NameError, AttributeError, TypeError, SyntaxError):
-        return None  # SQLAlchemy raises its own error for an annotation that it cannot resolve
-    for argument in get_args(hints.get("public_id")):
-        if isinstance(argument, type) and issubclass(argument, TypedId):
-            return argument
     return None

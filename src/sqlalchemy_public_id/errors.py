@@ -57,8 +57,18 @@ __all__ = [
     "IdempotencyConflict",
     "PublicIdError",
     "PublicIdNotFound",
+    "PublicIdWarning",
     "ReferenceNotReadable",
 ]
+
+
+class PublicIdWarning(UserWarning):
+    """A call is probably a mistake of the program, but may be harmless, so it is not refused."""
+
+
+def _key_hint(value: object) -> str:
+    """Return the end of the message about a value that is no public id, if it is an integer."""
+    return "; an integer is a key: session.get(Model, key) finds its row" if type(value) is int else ""
 
 
 class PublicIdError(Exception):
@@ -86,7 +96,9 @@ class InvalidPublicId(PublicIdError, ValueError):
 
     def __init__(self, value: object, *, expected: str, reason: str, field: str | None = None) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(f"{where}{safe_repr(value)} is not a public id: {reason} (expected {expected})")
+        super().__init__(
+            f"{where}{safe_repr(value)} is not a public id: {reason} (expected {expected}){_key_hint(value)}"
+        )
         self.value: object = value
         """The whole value."""
         self.expected: str = expected
@@ -123,7 +135,7 @@ class PublicIdNotFound(PublicIdError, LookupError):
     def __init__(self, value: object, *, model: str, field: str | None = None, may_be_token: bool = False) -> None:
         where = f"{field}: " if field else ""
         shown = concealed(value) if may_be_token else safe_repr(value)
-        super().__init__(f"{where}no {model} has the public id {shown}")
+        super().__init__(f"{where}no {model} has the public id {shown}{_key_hint(value)}")
         self.value: object = value
         """The whole public id."""
         self.model: str = model

@@ -59,7 +59,7 @@ class _Claims:
         self.by_lead: dict[str, _Claim] = {}
         self.by_separator: defaultdict[str, list[_Claim]] = defaultdict(list)
         self.max_length = 0
-        self._alike: defaultdict[str, list[_Claim]] = defaultdict(list)
+        self.alike: defaultdict[str, list[_Claim]] = defaultdict(list)
         """Prefix in lower case → its claims."""
         for claims in owners:
             self.add(claims)
@@ -71,11 +71,11 @@ class _Claims:
             self.by_lead[claim.lead] = claim
             self.by_separator[claim.separator].append(claim)
             self.max_length = max(self.max_length, claim.format.max_length)
-            self._alike[claim.prefix.lower()].append(claim)
+            self.alike[claim.prefix.lower()].append(claim)
 
     def rivals_of(self, claim: _Claim) -> Iterator[_Claim]:
         """Yield the claims with which *claim* may be confused; some may be yielded twice."""
-        yield from self._alike.get(claim.prefix.lower(), ())
+        yield from self.alike.get(claim.prefix.lower(), ())
         # the last separator ends the prefix, so prefixes with the same separator are not ambiguous
         for separator, others in [*self.by_separator.items()]:  # a finalizer may declare a class meanwhile
             if separator != claim.separator:
@@ -139,7 +139,10 @@ class Prefixes:
         if not isinstance(text, str) or len(text) > held.max_length:
             return None
         for separator in tuple(held.by_separator):  # another thread may add one
-            claim = held.by_lead.get("".join(text.rpartition(separator)[:2]))
+            prefix, end, _ = text.rpartition(separator)
+            claim = held.by_lead.get(prefix + end)
+            if claim is None:  # a format may accept its prefix in either case
+                claim = next((each for each in held.alike.get(prefix.lower(), ()) if each.separator == end), None)
             if claim is not None and claim.separator == separator and claim.format.is_valid(text):
                 return claim
         return None

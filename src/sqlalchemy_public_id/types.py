@@ -40,11 +40,8 @@ _CONCATENATIONS = {operator.add, operators.concat_op}
 
 @cache
 def _stored_nowhere(bits: int) -> int:
-    """Return a number that no row has, to be compared in place of a malformed id.
-
-    A Snowflake is never negative. Every number of 128 bits is a ULID that somebody could store on purpose, so each
-    process draws a random one.
-    """
+    """Return a number that no row has, to be compared in place of a malformed id."""
+    # A Snowflake is never negative. Anybody could store any number of 128 bits as a ULID, so each process draws one.
     return -1 if bits == 64 else secrets.randbits(bits)
 
 
@@ -130,13 +127,13 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
                     copied.value = self._compared(op, copied.value)
 
             return cloned_traverse(parameter, {}, {"bindparam": change})
-        if isinstance(value, str):
-            return self._ids.canonical(value) or value
         if is_collection(value):
             value = cloned_traverse(value, {}, {"bindparam": self._send_array})
         if is_expression(value):
             return comparable(self._ids.id_format, self.expr, value)
-        return [self._compared(op, each) for each in value] if op in _IN and _is_list(value) else value
+        if op in _IN and _is_list(value):
+            return [self._compared(op, each) for each in value]
+        return self._ids.canonical(value) or value  # a UUID, too, becomes a string
 
     def _send_array(self, parameter: BindParameter[Any]) -> None:
         if _is_string_parameter(parameter) and self._ids.is_native:
@@ -153,7 +150,7 @@ class IdComparator(TypeDecorator.Comparator[str], Concatenable.Comparator[str]):
         if parameter.unique:
             return compared
         if not self._ids.is_native:
-            return _GivenText()
+            return _GivenText(self._ids.id_format)
         values: list[Any] = [*parameter.value] if _is_list(parameter.value) else [parameter.value]
         is_malformed = any(isinstance(each, str) and self._ids.canonical(each) is None for each in values)
         return compared if is_malformed else self._ids
@@ -169,11 +166,18 @@ class _GivenText(TypeDecorator[str]):
     impl = String
     cache_ok = True
 
+    def __init__(self, id_format: Format) -> None:
+        self.id_format = id_format
+        super().__init__()
+
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None or isinstance(value, str):
             return value
-        # MySQL would compare a number with the leading digits of a text
-        raise unwrapped(InvalidPublicId(value, expected="a string", reason=f"it is of type {type(value).__name__}"))
+        text = text_of(self.id_format, value)
+        if text is None:  # MySQL would compare a number with the leading digits of a text
+            reason = f"it is of type {type(value).__name__}"
+            raise unwrapped(InvalidPublicId(value, expected="a string", reason=reason))
+        return text
 
 
 def _is_list(value: object) -> TypeGuard[Iterable[Any]]:
@@ -343,14 +347,22 @@ class _ComparedId(IdColumnType):
         try:
             return super().process_bind_param(value, dialect)
         except InvalidPublicId:
-            if not isinstance(value, str):
+            text = text_of(self.id_format, value)
+            if text is None:
                 raise
         format = self.id_format
         if not format.is_native:
             # Rows may have ids of another format.
-            return text_to_compare(value, format.max_length)
+            return text_to_compare(text, format.max_length)
         bits = as_bits_format(format).bits
         return traits_for(dialect).to_native(_stored_nowhere(bits), bits)
+
+
+def text_of(format: Format, value: object) -> str | None:
+    """Return the text of *value*, a string or an object of another library such as a UUID; it may be malformed."""
+    if isinstance(value, str):
+        return value
+    return format.canonical(value) or format._text_of(value)  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
 
 
 def text_to_compare(text: str, length: int) -> str:

@@ -292,6 +292,14 @@ def test_default_that_the_model_wants(project: Project, default: str) -> None:
     assert (found is None) == (default == "there")
 
 
+@on("sqlite", "postgresql")
+def test_case_that_is_ignored(project: Project) -> None:
+    """A format that begins to ignore case changes neither the column nor its server default."""
+    project.configure("compare_type=True, compare_server_default=True,")
+    project.migrate(shop(FORMAT))
+    assert project.check(shop(NanoId(ignore_case=True))) is None
+
+
 @on("sqlite")
 def test_other_length(project: Project) -> None:
     """A column that is too short is altered by Alembic first, and then completed."""

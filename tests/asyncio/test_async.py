@@ -25,6 +25,7 @@ from sqlalchemy_public_id import bulk as sync_bulk
 from sqlalchemy_public_id import idempotency as sync_idempotency
 from sqlalchemy_public_id import lookup as sync_lookup
 from sqlalchemy_public_id.asyncio import bulk, idempotency, lookup, references, tokens
+from sqlalchemy_public_id.errors import PublicIdWarning
 from sqlalchemy_public_id.tokens import Token, token_column
 
 pytestmark = pytest.mark.backend
@@ -91,6 +92,16 @@ def test_same_names(twin: Any, original: Any) -> None:
     assert functions == {name for name in twin.__all__ if inspect.iscoroutinefunction(getattr(twin, name))}
     taken = {name: [inspect.signature(getattr(module, name)) for module in (twin, original)] for name in functions}
     assert {name: pair for name, pair in taken.items() if pair[0].parameters.keys() != pair[1].parameters.keys()} == {}
+
+
+def test_a_key_instead_of_an_id(run: Callable[[Story], None]) -> None:
+    """The functions warn of an integer, which is no public id, as the synchronous ones do."""
+
+    async def story(session: AsyncSession) -> None:
+        with pytest.warns(PublicIdWarning, match="looked up as a public id"):
+            assert await lookup.get(session, Writer, 1) is None
+
+    run(story)
 
 
 def test_scoped_session(run: Callable[[Story], None], async_engine: AsyncEngine) -> None:

@@ -115,6 +115,20 @@ def test_guesses(format: Format) -> None:
     assert [(text, guess) for text, some in found.items() for guess in some[:-1] if isinstance(guess, NanoId)] == []
 
 
+def test_inspect_another_spelling() -> None:
+    """An id in another case is well-formed if its format ignores case, and the spelling of its row is shown."""
+    right, wrong = (f"NanoId(6, prefix='cus'{more})" for more in (", ignore_case=True", ""))
+    shown = run("inspect", "CUS_BCDFGH", "--format", right).output
+
+    assert [line.split()[-1] for line in shown.splitlines() if line.startswith(("pre", "well", "can"))] == [
+        "CUS",
+        "yes",
+        "cus_bcdfgh",
+    ]
+    assert "canonical" not in run("inspect", "cus_bcdfgh", "--format", right).output
+    assert run("inspect", "CUS_BCDFGH", "--format", wrong).exit_code == 1
+
+
 def test_inspect_many() -> None:
     """Malformed ids from the standard input are shown with their lines, and the exit status is 1."""
     good, other = "cus_izkpm55j334u", "cus_izkpm55j334ü"

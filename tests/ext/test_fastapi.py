@@ -2,6 +2,7 @@
 # annotations are not postponed: FastAPI evaluates those of routes, which use names that are local to a test
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from typing import Annotated, Any
@@ -24,8 +25,17 @@ from support.async_sessions import session_on
 from support.web_requests import asked, asking
 
 from conftest import Statements
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId, bigint_key, public_id_column
-from sqlalchemy_public_id.ext.fastapi import by_public_id, page_of
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    NanoId,
+    PublicIdMixin,
+    TypedId,
+    Uuid4,
+    bigint_key,
+    lookup,
+    public_id_column,
+)
+from sqlalchemy_public_id.ext.fastapi import by_public_id, install, page_of
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 
 
@@ -383,3 +393,30 @@ def test_scoped_session_of_a_thread(clients: Engine) -> None:
         asked(scoped(scoped_session(sessionmaker(clients))), f"/async/{ADA}")
 
     assert clients.pool.checkedout() == before
+
+
+# --- UUIDs
+
+
+class Deed(PublicIdMixin, Base):
+    __tablename__ = "fa_deed"
+    __public_id__ = Uuid4(encoding="hyphenated")
+
+
+def test_path_parameter_that_is_a_uuid(get_session: Any, clients: Engine) -> None:
+    """A path parameter ``id: UUID`` is passed to a lookup as it is; a UUID of another version is not found."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/deeds/{id}")
+    def show(id: uuid.UUID, session: Annotated[Session, Depends(get_session)]) -> str:
+        return lookup.get_one(session, Deed, id).public_id
+
+    with Session(clients) as session:
+        session.add(deed := Deed())
+        session.commit()
+        text = deed.public_id
+    found, unknown, other = asked(app, *(f"/deeds/{each}" for each in (text, uuid.uuid4(), uuid.UUID(int=7))))
+
+    assert (found.status_code, found.json()) == (200, text)
+    assert [(each.status_code, each.json()) for each in (unknown, other)] == [(404, {"detail": "no such Deed"})] * 2

@@ -559,14 +559,3 @@ def test_key_of_the_class_that_the_endpoint_names() -> None:
     app = app_with_row("/purchases/{purchase_id}", Out)
 
     assert [finding.column for finding in lint_app(app, bases=[Base])] == ["purchase.id"]
-
-
-def test_parameter_that_the_path_does_not_have() -> None:
-    """A path without the parameter of ``by_public_id()`` is a note: each of its requests is refused."""
-    (finding,) = lint_app(app_with_row("/purchases/{id}", dict[str, str]), bases=[Base])
-
-    assert not finding.is_leak
-    assert str(finding) == (
-        "GET /purchases/{id}: path purchase_id is not in the path, so every request is refused; "
-        'write {purchase_id} in the path, or name its parameter with param="…" of by_public_id()'
-    )

@@ -26,8 +26,9 @@ from sqlalchemy_public_id import (
     Uuid4,
     Uuid7,
 )
-from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, URLSAFE64
+from sqlalchemy_public_id.formats import BASE36, BASE58, BASE62, CROCKFORD32, UNAMBIGUOUS, URLSAFE64
 from sqlalchemy_public_id.formats.nanoid import check_character, is_checked
+from sqlalchemy_public_id.formats.parse import parse
 
 ID = "izkpm55j334u"
 
@@ -339,7 +340,7 @@ def test_a_format_has_to_be_complete() -> None:
     ("construct", "advice"),
     [
         (lambda: NanoId(12, "cus"), r"write NanoId\(12, prefix='cus'\)"),  # type: ignore[misc]
-        (lambda: NanoId(12, 5), r"write NanoId\(12, alphabet=…, prefix=…, separator=…, check_digit=…\)"),  # type: ignore[misc]
+        (lambda: NanoId(12, 5), r"write NanoId\(12, alphabet=…, prefix=…, separator=…, check_digit=…, ignore_case=…\)"),  # type: ignore[misc]
         (lambda: JetifyTypeId("cus", "text"), r"write JetifyTypeId\('cus', prefix='text'\)"),  # type: ignore[misc]
         (lambda: Snowflake(1, 5), r"write Snowflake\(1, epoch=…, "),  # type: ignore[misc]
     ],
@@ -358,3 +359,79 @@ def test_prefix_with_its_separator(cls: Any) -> None:
         cls(prefix="cus_")
 
     assert cls(prefix="cus_", separator=".").generate().startswith("cus_.")
+
+
+# --- ignoring case
+
+
+@pytest.mark.parametrize("alphabet", [UNAMBIGUOUS, CROCKFORD32, BASE36], ids=["lower", "upper", "base 36"])
+@pytest.mark.parametrize("settings", [{}, {"prefix": "cus"}, {"prefix": "Cus", "separator": "."}], ids=str)
+def test_ignored_case(alphabet: str, settings: dict[str, Any]) -> None:
+    """With ``ignore_case=True``, an id in any case, prefix included, is an id, and new ids have the declared case."""
+    format = NanoId(8, alphabet=alphabet, ignore_case=True, **settings)
+    plain = NanoId(8, alphabet=alphabet, **settings)
+    for text in format.generate_many(50):
+        assert plain.is_valid(text)
+        for other in (text, text.upper(), text.lower(), text.swapcase()):
+            assert format.validate(other) == text
+            assert re.fullmatch(format.pattern, other)
+            assert bool(format.quick_check(other)) is (other == text)
+            assert bool(re.fullmatch(format.stored_pattern, other)) is (other == text)
+
+
+def test_case_matters_by_default() -> None:
+    """Without the option, ids in another case are refused, as ever."""
+    format = NanoId(alphabet=UNAMBIGUOUS, prefix="cus")
+    assert format == NanoId(alphabet=UNAMBIGUOUS, prefix="cus", ignore_case=False)
+    assert format != NanoId(alphabet=UNAMBIGUOUS, prefix="cus", ignore_case=True)
+    assert not format.is_valid(f"CUS_{'b' * 12}")
+    assert not format.is_valid(f"cus_{'B' * 12}")
+
+
+def test_check_digit_in_another_case() -> None:
+    """The check digit detects a mistyped id in either case."""
+    format = NanoId(prefix="cus", check_digit=True, ignore_case=True)
+    text = format.generate()
+    wrong = text[:-1] + next(each for each in BASE36 if not format.is_valid(text[:-1] + each))
+
+    assert format.canonical(text.upper()) == text
+    with pytest.raises(InvalidPublicId, match="its check digit is wrong, so it is mistyped"):
+        format.validate(wrong.upper())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("XUS_BBBBBB", "the prefix is 'XUS'"), ("CUS_BBBBB", "it has 9 characters"), ("CUS_AAAAAA", "other characters")],
+)
+def test_reasons_in_another_case(text: str, reason: str) -> None:
+    """A text in another case is refused for the same reasons; the message says that either case is accepted."""
+    format = NanoId(6, alphabet=UNAMBIGUOUS, prefix="cus", ignore_case=True)
+    with pytest.raises(InvalidPublicId, match=f"{reason}.*6 of 6-9 .* in either case"):
+        format.validate(text)
+
+
+@pytest.mark.parametrize("alphabet", [BASE58, BASE62, URLSAFE64, "abcDEF"])
+def test_both_cases_cannot_be_ignored(alphabet: str) -> None:
+    """An alphabet with letters of both cases is refused, and so is an option that is not a boolean."""
+    with pytest.raises(ConfigurationError, match="ignore_case=True needs letters of one case"):
+        NanoId(alphabet=alphabet, ignore_case=True)
+    with pytest.raises(ConfigurationError, match="ignore_case is 'yes', expected True or False"):
+        NanoId(ignore_case="yes")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="the alphabet contains the separator 'X'"):
+        NanoId(prefix="cus", separator="X", ignore_case=True)
+
+
+def test_ignored_case_is_a_setting() -> None:
+    """The option survives repr and parse, pickles, copies, another prefix, and older formats."""
+    format = NanoId(6, alphabet=UNAMBIGUOUS, prefix="cus", ignore_case=True)
+    assert parse(repr(format)) == pickle.loads(pickle.dumps(format)) == copy.copy(format) == format
+    assert format.prefixed("ord").canonical("ORD_BCDFGH") == "ord_bcdfgh"
+    assert NanoId().accepting(format).canonical("CUS_BCDFGH") == "cus_bcdfgh"
+    assert format.accepting(NanoId()).forms == (format, NanoId())
+
+
+def test_issued_ids_come_first() -> None:
+    """An id of an older format is found as it was issued, although the newer format would change its case."""
+    format = NanoId(6, ignore_case=True).accepting(NanoId(6, alphabet=BASE62))
+
+    assert [format.canonical(text) for text in ("aBcDeF", "ABCDEF", "abcdef")] == ["aBcDeF", "ABCDEF", "abcdef"]

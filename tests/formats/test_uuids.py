@@ -15,7 +15,18 @@ import pytest
 import uuid_utils
 from support.clocks import clock_at
 
-from sqlalchemy_public_id import ConfigurationError, InvalidPublicId, JetifyTypeId, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    Format,
+    InvalidPublicId,
+    JetifyTypeId,
+    NanoId,
+    ObjectId,
+    Snowflake,
+    Ulid,
+    Uuid4,
+    Uuid7,
+)
 from sqlalchemy_public_id.formats import clock
 
 # RFC 9562, appendix A
@@ -213,3 +224,55 @@ def test_refused_prefixes_of_typeids(prefix: object) -> None:
     """Other prefixes raise."""
     with pytest.raises(ConfigurationError, match="is not allowed in a TypeID"):
         JetifyTypeId(prefix)
+
+
+# --- objects of other libraries
+
+
+@pytest.mark.parametrize("prefix", [None, "doc"])
+@every_encoding
+def test_uuid_objects(prefix: str | None, encoding: str) -> None:
+    """A format of UUIDs takes the objects of uuid and uuid_utils in place of texts, if they have its version."""
+    format = Uuid7(prefix=prefix, encoding=encoding)
+    text = format.from_int(uuid.UUID(RFC[7]).int)
+    for value in (uuid.UUID(RFC[7]), uuid_utils.UUID(RFC[7])):
+        assert format.validate(value) == format.canonical(value) == text
+        assert (format.is_valid(value), format.to_int(value)) == (True, uuid.UUID(RFC[7]).int)
+        assert format.timestamp(value) == format.timestamp(text)
+    assert format.canonical(uuid.UUID(RFC[4])) is None
+    with pytest.raises(InvalidPublicId, match="it is not a UUID of version 7"):
+        format.validate(uuid.UUID(RFC[4]))
+
+
+def test_objects_of_older_formats() -> None:
+    """An object becomes an id of the form that accepts it; a column of numbers returns the newest form."""
+    old, value = Uuid4(prefix="old"), uuid.UUID(RFC[4])
+    texts = Uuid7(prefix="new", storage="text").accepting(Uuid4(prefix="old", storage="text"))
+
+    assert texts.canonical(value) == old.from_int(value.int)
+    assert Uuid7(prefix="new").accepting(old).canonical(value) == f"new_{old.from_int(value.int)[4:]}"
+    assert NanoId().accepting(old).canonical(value) == old.from_int(value.int)
+    assert JetifyTypeId("user").canonical(value) == JetifyTypeId("user").from_int(value.int)
+
+
+def test_objects_of_ulid_and_bson() -> None:
+    """``Ulid`` takes the ULIDs of python-ulid, and ``ObjectId`` those of bson, in every encoding."""
+    ulid, bson = pytest.importorskip("ulid"), pytest.importorskip("bson")
+    new, old = ulid.ULID(), bson.ObjectId()
+
+    assert Ulid(prefix="evt").validate(new) == f"evt_{new}"
+    assert ObjectId().validate(old) == str(old)
+    for encoding in ("base36", "base58", "crockford32"):
+        format = ObjectId(prefix="doc", encoding=encoding)
+        assert format.to_int(format.validate(old)) == int(str(old), 16)
+
+
+@pytest.mark.parametrize("format", [NanoId(), Ulid(), ObjectId(), Snowflake(machine_id=1)], ids=repr)
+def test_objects_of_another_kind(format: Format) -> None:
+    """A format that is not of UUIDs refuses them by their type; a format of UUIDs refuses numbers and bytes."""
+    value = uuid.UUID(RFC[4])
+
+    assert not format.is_valid(value)
+    with pytest.raises(InvalidPublicId, match="it is of type UUID"):
+        format.validate(value)
+    assert not any(map(Uuid4().is_valid, (value.int, value.bytes, value.fields, None)))

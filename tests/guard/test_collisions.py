@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from concurrent import futures
 from copy import deepcopy
@@ -395,3 +396,17 @@ def test_row_count_of_many_rows(session: Session) -> None:
         result = session.connection().execute(insert(User.__table__), [{"name": "z" * 150} for _ in range(9000)])
 
     assert result.rowcount == 9000
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+@each_way(flush, insert_in_bulk, execute, execute_core, execute_values)
+def test_note_about_an_id_of_the_program(session: Session, write: Way) -> None:
+    """The error of the database for an id that the program has set has a note about ``insert_once()``."""
+    taken = "n" * len(NanoId().generate())
+    write(session, User, [{"name": "first", "public_id": taken}])
+    for rows in ([{"name": "again", "public_id": taken}], [{"name": "new"}, {"name": "again", "public_id": taken}]):
+        if write in (execute, execute_core, execute_values):
+            rows = rows[-1:]  # the rows of a statement have equal names
+        with pytest.raises(IntegrityError) as error, session.begin_nested():
+            write(session, User, rows)
+        assert "insert_once(" in str(getattr(error.value.orig, "__notes__", None))

@@ -179,6 +179,7 @@ def test_get_keeps_no_model_alive() -> None:
     assert note() is None
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy_public_id.errors.PublicIdWarning")
 @pytest.mark.parametrize("value", IMPOSSIBLE, ids=type)
 def test_impossible_id_sends_nothing(db: Session, statements: list[str], value: Any) -> None:
     """A value that cannot be an id of the model is not found, and no statement is sent."""
@@ -204,6 +205,7 @@ def test_nested_list_of_every_depth(db: Session, statements: list[str]) -> None:
     assert statements == []
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy_public_id.errors.PublicIdWarning")
 def test_impossible_ids_send_nothing(db: Session, statements: list[str]) -> None:
     """Functions for several ids leave out values that cannot be ids of the model, and send no statement for them."""
     several = IMPOSSIBLE, [value for value in IMPOSSIBLE if type(value) is str]
@@ -248,6 +250,7 @@ def test_with_for_update(db: Session, engine: Engine) -> None:
         assert lookup.get_one(other, Owner, ADA, with_for_update={"nowait": True}).name == "Ada"
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy_public_id.errors.PublicIdWarning")
 @pytest.mark.backend
 def test_get_many(db: Session, statements: list[str]) -> None:
     """Rows are returned in the order of the ids, each once, without unknown ids, and by one statement."""
@@ -338,6 +341,7 @@ def test_get_many_after_an_update(db: Session) -> None:
     assert lookup.get_many(db, Owner, [first, second, third]) == {first: owners[1], third: owners[0]}
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy_public_id.errors.PublicIdWarning")
 @pytest.mark.backend
 def test_keys_of_and_public_ids_of(db: Session, statements: list[str]) -> None:
     """Keys and typed public ids are returned in the order asked for, without unknown ones; no object is loaded."""

@@ -101,6 +101,7 @@ ALLOWED: dict[str, tuple[list[Any], list[Any]]] = {
 """The models that are passed, and those whose rows are found."""
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy_public_id.errors.PublicIdWarning")
 @pytest.mark.backend
 @pytest.mark.parametrize("name", ALLOWED)
 def test_models(session: Session, rows: dict[Any, Any], statements: Statements, name: str) -> None:

@@ -10,7 +10,16 @@ from sqlalchemy import MetaData, inspect, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
-from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, bulk, lookup, references
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    PublicIdError,
+    PublicIdMixin,
+    PublicIdNotFound,
+    bulk,
+    lookup,
+    references,
+)
+from sqlalchemy_public_id.errors import PublicIdWarning
 
 
 class Base(DeclarativeBase):
@@ -40,6 +49,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     "table": (lambda: Tag.__table__, "but a table: pass the model that is mapped to it"),
     "nothing": (lambda: None, "None is not a mapped class; expected a model"),
     "class": (lambda: int, "<class 'int'> is not a mapped class; expected a model"),
+    "without a base": (lambda: type("Loose", (PublicIdMixin,), {}), r"write class Loose\(PublicIdMixin, Base\)"),
     "column": (lambda: select(Tag.name), "is not a mapped class|expects a statement of one model"),
     "without a public id": (lambda: Plain, "Plain has no public id"),
 }
@@ -102,3 +112,52 @@ def test_not_several(session: Session, call: Callable[[Any], object], message: s
     """A single text or object instead of several, or a dictionary instead of an object, is rejected."""
     with pytest.raises(TypeError, match=message):
         call(session)
+
+
+# --- an integer, which is a key, in place of a public id
+
+WARNING: dict[str, Callable[[Session], Any]] = {
+    "get": lambda session: lookup.get(session, Tag, 1),
+    "get with an option": lambda session: lookup.get(session, Tag, 1, populate_existing=True),
+    "get of a statement": lambda session: lookup.get(session, select(Tag), 1),
+    "get_many": lambda session: lookup.get_many(session, Tag, ["0123456789ab", 1]),
+    "keys_of": lambda session: lookup.keys_of(session, Tag, [1, 2]),
+    "resolve": lambda session: lookup.resolve(session, 1),
+    "resolve_many": lambda session: lookup.resolve_many(session, [1, "x"]),
+}
+
+
+@pytest.mark.parametrize("name", WARNING)
+def test_warning_about_a_key(session: Session, name: str) -> None:
+    """A lookup of an integer finds nothing, and warns once at the line of the program that called it."""
+    with pytest.warns(PublicIdWarning, match=r"write session\.get\(Model, key\)") as warned:
+        assert not WARNING[name](session)
+
+    assert [each.filename for each in warned] == [__file__]
+
+
+ERROR: dict[str, Callable[[Session], Any]] = {
+    "get_one": lambda session: lookup.get_one(session, Tag, 1),
+    "get_many with a field": lambda session: lookup.get_many(session, Tag, [1], field="tags"),
+    "page": lambda session: lookup.page(session, Tag, limit=1, after=1),
+    "==": lambda session: session.scalars(select(Tag).where(Tag.public_id == 1)).all(),
+    "in_": lambda session: session.scalars(select(Tag).where(Tag.public_id.in_([1]))).all(),
+    "assigned": lambda session: Tag(public_id=1),
+}
+
+
+@pytest.mark.parametrize("name", ERROR)
+def test_error_about_a_key(session: Session, name: str) -> None:
+    """What raises an error for an integer says in it that the integer is a key, and does not warn."""
+    with pytest.raises(PublicIdError, match=r"an integer is a key: session\.get\(Model, key\) finds its row"):
+        ERROR[name](session)
+
+
+def test_other_values_are_no_keys(session: Session) -> None:
+    """Malformed text, None, booleans and other objects are looked up without a warning, and nobody speaks of keys."""
+    for given in ("x", "1", None, True, 1.5, b"x", object(), [1]):
+        assert lookup.get(session, Tag, given) is None
+        with pytest.raises(PublicIdNotFound) as error:
+            lookup.get_one(session, Tag, given)
+        assert "key" not in str(error.value)
+    assert lookup.get_many(session, Tag, ["x", None, 1.5]) == {}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from advanced_alchemy.base import BigIntAuditBase
 from advanced_alchemy.exceptions import IntegrityError, NotFoundError
-from advanced_alchemy.repository import SQLAlchemySyncRepository
+from advanced_alchemy.repository import SQLAlchemyAsyncRepository, SQLAlchemySyncRepository
 from advanced_alchemy.service import ModelDictT, SQLAlchemySyncRepositoryService
 from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Mapped, Session
-from support.neighbour_models import ADA, FIRST, MALFORMED, Order
+from support.neighbour_models import ADA, FIRST, MALFORMED, Base, Customer, Order
 
 from sqlalchemy_public_id import PublicIdColumnMixin, TypedId
 
@@ -29,6 +33,18 @@ class CarefulService(OrderService):
 
     def to_model_on_create(self, data: ModelDictT[Order]) -> ModelDictT[Order]:
         return Order(**data) if isinstance(data, dict) else data
+
+
+class Customers(SQLAlchemySyncRepository[Customer]):
+    model_type = Customer
+
+
+class AsyncCustomers(SQLAlchemyAsyncRepository[Customer]):
+    model_type = Customer
+
+
+class CustomerService(SQLAlchemySyncRepositoryService[Customer, Customers]):
+    repository_type = Customers
 
 
 class NoteId(TypedId, prefix="nbnote"): ...
@@ -78,3 +94,47 @@ def test_references_in_dictionaries(session: Session) -> None:
     assert CarefulService(session=session).create(data).customer_public_id == ADA
     with pytest.raises(IntegrityError):
         OrderService(session=session).create(data)
+
+
+PATCHES: dict[str, Callable[[Session, int], Any]] = {
+    "repository.update": lambda session, key: Customers(session=session).update(Customer(id=key, name="Grace")),
+    "repository.update_many": lambda session, key: Customers(session=session).update_many(
+        [Customer(id=key, name="Grace")]
+    ),
+    "repository.upsert": lambda session, key: Customers(session=session).upsert(Customer(id=key, name="Grace")),
+    "service.update": lambda session, key: CustomerService(session=session).update({"id": key, "name": "Grace"}),
+    "service.upsert": lambda session, key: CustomerService(session=session).upsert({"id": key, "name": "Grace"}),
+}
+
+
+@pytest.mark.parametrize("call", PATCHES)
+def test_objects_with_the_key(session: Session, call: str) -> None:
+    """A row that is updated by an object, or by a dictionary, with its key keeps its public id."""
+    [ada] = Customers(session=session).get_many()
+    PATCHES[call](session, ada.id)
+    session.commit()
+
+    assert (ada.public_id, ada.name) == (ADA, "Grace")
+
+
+def test_objects_with_the_key_in_an_async_repository(tmp_path: Path) -> None:
+    """The asynchronous repository keeps the public id, too."""
+
+    async def update() -> tuple[str, str]:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'async.db'}")
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        async with AsyncSession(engine) as session:
+            session.add(Customer(public_id=ADA, name="Ada"))
+            await session.commit()
+            repository = AsyncCustomers(session=session)
+            [key] = [customer.id for customer in await repository.get_many()]
+            await session.commit()
+            changed = await repository.update(Customer(id=key, name="Grace"))
+            await session.commit()
+            await session.refresh(changed)
+            shown = changed.public_id, changed.name
+        await engine.dispose()
+        return shown
+
+    assert asyncio.run(update()) == (ADA, "Grace")

@@ -94,10 +94,8 @@ def test_id_that_cannot_be_loaded_cannot_change(session: Session, user: User) ->
 @on("sqlite")
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_merge_cannot_change_an_id(session: Session, user: User, is_loaded: bool) -> None:
-    """``merge()`` by key raises if the object has another id, whether given, read before or None."""
-    read = User(id=user.id)
-    assert read.public_id != A
-    for changed in (User(id=user.id, public_id=B), User(id=user.id, public_id=None), read):
+    """``merge()`` by key raises if the object was given another id, or None; an id that was only read is ignored."""
+    for changed in (User(id=user.id, public_id=B), User(id=user.id, public_id=None)):
         if not is_loaded:
             session.expunge_all()
         with pytest.raises(ImmutablePublicId):

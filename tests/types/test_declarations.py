@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from types import new_class
 from typing import Any
@@ -32,6 +33,7 @@ from sqlalchemy.orm import (
     registry,
     relationship,
 )
+from support.marks import before_sqlalchemy
 
 from sqlalchemy_public_id import (
     ConfigurationError,
@@ -167,11 +169,6 @@ def annotated_in_a_dataclass(base: Any) -> None:
 EARLY: dict[str, Callable[[Any], Any]] = {
     "a format is given as __public_id__": lambda base: declare(base, "Badge", PublicIdMixin[NanoId]),
     "without quotes": lambda base: declare(base, "Badge", PublicIdMixin["ModelId"]),
-    r"Badge: .* write PublicIdMixin\[BadgeId\] and leave the annotation out": lambda base: declare(
-        base, "Badge", PublicIdMixin, annotated=BadgeId
-    ),
-    r"Badge: .* write PublicIdColumnMixin\[BadgeId\]": annotated_in_a_mixin,
-    r"Badge: .* write PublicIdMixinDataclass\[BadgeId\]": annotated_in_a_dataclass,
     "Badge has two formats": lambda base: declare(
         base, "Badge", PublicIdMixin[BadgeId], __public_id__=NanoId(length=5)
     ),
@@ -204,6 +201,46 @@ def test_no_declaration(base: Any, message: str) -> None:
     assert len(model().public_id) == 12
 
 
+def declare_with(base: Any, mixin: Any, **keywords: Any) -> None:
+    new_class("Badge", (mixin, base), keywords, lambda own: own.update(__tablename__="badge"))
+
+
+def test_format_after_the_bases(base: Any) -> None:
+    """``class Badge(PublicIdMixin, Base, prefix="b")`` says where the format belongs; a base may take the keyword."""
+    for mixin in (PublicIdMixin, PublicIdMixin[BadgeId]):
+        with pytest.raises(
+            ConfigurationError, match=r"Badge takes no prefix after .* __public_id__ = NanoId\(prefix=…\)"
+        ):
+            declare_with(base, mixin, other=1, prefix="b")
+        base.metadata.clear()
+        gc.collect()
+    with pytest.raises(TypeError, match="takes no keyword arguments"):
+        declare_with(base, PublicIdMixin, other=1)
+
+    class Keywords:
+        def __init_subclass__(cls, prefix: str = "", **kwargs: Any) -> None:
+            super().__init_subclass__(**kwargs)
+            cls.taken = prefix
+
+    class Other(Keywords, DeclarativeBase): ...
+
+    class Badge(PublicIdMixin, Other, prefix="b"):
+        __tablename__ = "badge"
+
+    assert Badge.taken == "b"
+
+
+@pytest.mark.skipif(before_sqlalchemy(2, 1), reason="SQLAlchemy only warns")
+@pytest.mark.parametrize("mixin", [PublicIdMixin, PublicIdColumnMixin])
+def test_mixin_of_another_kind_of_base(mixin: Any) -> None:
+    """A dataclass base needs the mixin for dataclasses, which the error names."""
+
+    class DataBase(MappedAsDataclass, DeclarativeBase): ...
+
+    with pytest.raises(ConfigurationError, match=rf"Badge is a dataclass: write {mixin.__name__}Dataclass"):
+        declare_with(DataBase, mixin)
+
+
 MAPPED: dict[str, Callable[[Any], Any]] = {
     "Badge declares public_id itself": lambda base: declare(
         base, "Badge", PublicIdMixin, public_id=mapped_column(String(12))
@@ -213,8 +250,22 @@ MAPPED: dict[str, Callable[[Any], Any]] = {
     ),
     "own, number, .* use PublicIdColumnMixin": lambda base: declare(base, "Badge", PublicIdMixin, number=key()),
     "no mixin that adds the column": lambda base: declare(base, "Badge", id=key(), __public_id__=NanoId()),
+    r"Badge: .* write PublicIdMixin\[BadgeId\] and leave the annotation out": lambda base: declare(
+        base, "Badge", PublicIdMixin, annotated=BadgeId
+    ),
+    r"Badge: .* write PublicIdColumnMixin\[BadgeId\]": annotated_in_a_mixin,
+    r"Badge: .* write PublicIdMixinDataclass\[BadgeId\]": annotated_in_a_dataclass,
     "__public_ids__ has no effect": lambda base: declare(
         base, "Badge", PublicIdMixin, __public_ids__=NanoId(prefix="b")
+    ),
+    "__public_id_length__ has no effect; the format of the ids is __public_id__": lambda base: declare(
+        base, "Badge", PublicIdMixin, __public_id_length__=8
+    ),
+    "__public_id_format__ has no effect": lambda base: declare(
+        base, "Badge", id=key(), number=public_id_column(), __public_id_format__="cus"
+    ),
+    "Badge: __public_id has no effect": lambda base: declare(
+        base, "Badge", PublicIdMixin, _Badge__public_id=NanoId(length=8)
     ),
 }
 

@@ -204,6 +204,7 @@ def test_resolve(db: Session, statements: list[str]) -> None:
     assert len(statements) == 5
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy_public_id.errors.PublicIdWarning")
 def test_resolve_what_no_model_has(db: Session, statements: list[str]) -> None:
     """An id whose prefix no model has, or without a prefix, gives ``None`` without a statement."""
     plain = Plain()
@@ -216,6 +217,7 @@ def test_resolve_what_no_model_has(db: Session, statements: list[str]) -> None:
     assert not statements
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy_public_id.errors.PublicIdWarning")
 def test_resolve_many(db: Session, statements: list[str]) -> None:
     """Ids of several models are found in the order of the ids, with one statement for each public id."""
     impossible: list[Any] = ["", "000000000000", "pxnobody_000000000000", "pxguest_zzzzzzzzzzzz", None, 1]

@@ -54,6 +54,18 @@ def test_prefixes_that_are_told_apart(one: Format, other: Format, is_swapped: bo
     Prefixes().claim(holder, first, second)
 
 
+@pytest.mark.parametrize("prefix", ["cus", "Cus"])
+def test_prefixes_in_another_case(prefixes: Prefixes, prefix: str) -> None:
+    """A text belongs to the owner of its prefix in either case if the format ignores case, and to nobody otherwise."""
+    holder, exact = owner("Customer"), owner("Order")
+    prefixes.claim(holder, NanoId(prefix=prefix, ignore_case=True))
+    prefixes.claim(exact, NanoId(prefix="ord"))
+
+    for text in ("cus_izkpm55j334u", "CUS_IZKPM55J334U", "Cus_Izkpm55j334u"):
+        assert prefixes.owner_of(text) is holder
+    assert prefixes.owner_of("cus.izkpm55j334u") is prefixes.owner_of("ORD_izkpm55j334u") is None
+
+
 def test_older_prefixes(prefixes: Prefixes) -> None:
     """Older prefixes and separators that a format accepts belong to its owner, too."""
     holder, newcomer = owner("Customer"), owner("Newcomer")

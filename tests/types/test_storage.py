@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_public_id import (
+    ConfigurationError,
     InvalidPublicId,
     JetifyTypeId,
     ObjectId,
@@ -233,3 +234,28 @@ def test_column_types(engine: Engine, create: Callable[[MetaData], None], name: 
     expected = {"postgresql": postgresql, "sqlite": sqlite}.get(engine.name, mysql)
     assert column["type"].compile(engine.dialect).startswith(expected)
     assert not column["nullable"]
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("format", [Uuid7(), Snowflake(machine_id=1)], ids=["128 bits", "64 bits"])
+def test_text_in_a_column_that_is_read_as_numbers(
+    create: Callable[[MetaData], None], session: Session, format: Format
+) -> None:
+    """A format of numbers for a column that still holds text raises an error, which says how to keep the text."""
+
+    class Old(DeclarativeBase): ...
+
+    class Kept(PublicIdMixin, Old):
+        __tablename__ = "kept"
+
+    class New(DeclarativeBase): ...
+
+    class Read(PublicIdMixin, New):
+        __tablename__ = "kept"
+        __public_id__ = format
+
+    create(Old.metadata)
+    session.add(Kept())
+    session.flush()
+    with pytest.raises(ConfigurationError, match=r"holds text, .* storage='text', .*\.accepting\(older_format\)"):
+        session.scalars(select(Read)).all()

@@ -100,7 +100,7 @@ def test_text_of_another_str_type(make: Any) -> None:
 
 
 def test_text_in_every_way() -> None:
-    """An id compares, hashes, sorts and formats like its text, also in JSON; its methods return plain texts."""
+    """An id compares, hashes, sorts and prints like its text, also in lists; its methods return plain texts."""
     ticket, ids = TicketId(TEXT), [TicketId() for _ in range(100)]
 
     assert TEXT.__eq__(ticket) is True
@@ -109,7 +109,7 @@ def test_text_in_every_way() -> None:
     assert sorted(map(str, ids)) == sorted(ids)
     assert json.dumps({ticket: [ticket]}) == f'{{"{TEXT}": ["{TEXT}"]}}'
     assert [f"{ticket}", f"{ticket:>15}", "%s" % ticket] == [TEXT, f"   {TEXT}", TEXT]  # noqa: UP031
-    assert repr(ticket) == f"TicketId('{TEXT}')"
+    assert [repr(ticket), f"{[ticket]}", f"{(1, ticket)}"] == [f"'{TEXT}'", f"['{TEXT}']", f"(1, '{TEXT}')"]
     assert type(str(ticket)) is type(ticket.upper()) is type(ticket[:3]) is type(ticket + "") is str
 
 

@@ -27,7 +27,7 @@ from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, alphabets
-from sqlalchemy_public_id.formats._base import SingleId
+from sqlalchemy_public_id.formats.single import SingleId
 from sqlalchemy_public_id.formats.snowflake import Snowflake, import_name, no_machine
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.coprime.keyed import KeyedStep

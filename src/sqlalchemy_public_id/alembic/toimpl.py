@@ -5,6 +5,7 @@ With a connection, each directive can be run again, and none resets a counter.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -19,12 +20,15 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import command_line
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import database_of, plan_for
-from sqlalchemy_public_id.migrations.declared import name_in_models
+from sqlalchemy_public_id.migrations.declared import format_in_models, name_in_models
 from sqlalchemy_public_id.migrations.operation import PHASES, run_phases
 from sqlalchemy_public_id.migrations.plan import Phase, Plan
 
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
+
+
+log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
 
 
 def _phases_of(op: ops.PublicIdOp) -> tuple[Phase, ...]:
@@ -38,6 +42,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     if context.as_sql:
         _write_script(context, op, plan)
         return
+    _warn_of_other_format(context, op)
     if op.online:
         _require_nothing_uncommitted(context, op)
     connection = context.connection
@@ -50,6 +55,21 @@ def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> PublicIdColu
     """Return the target of *op*, with the name that the models give its unique index, in case it has to be built."""
     name = name_in_models(context.opts.get("target_metadata"), op.target, context.dialect)
     return op.target if name is None or op.options.get("unique_name") else replace(op.target, unique_name=name)
+
+
+def _warn_of_other_format(context: MigrationContext, op: ops.PublicIdOp) -> None:
+    """Log a warning if *op* generates ids that the model does not accept. An old revision may do so on an empty table,
+    so it is not refused.
+    """
+    declared = format_in_models(context.opts.get("target_metadata"), op.target)
+    if declared is None or not {"expand", "backfill"}.intersection(_phases_of(op)):
+        return
+    if not declared.is_valid(op.target.format.example()):
+        log.warning(
+            "op.%s(%r) generates ids of %r, which look-ups do not find, because the model has ids of %r: "
+            "write format=%r",
+            *(op.name, op.table_name, op.target.format, declared, declared),
+        )
 
 
 def _require_nothing_uncommitted(context: MigrationContext, op: ops.PublicIdOp) -> None:

@@ -20,9 +20,11 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 def _place(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Place:
-    is_url = bool(words) and "://" in words[0]
-    url = require_url(context, parameter, words[0] if is_url else os.environ.get("DATABASE_URL", ""))
-    return Place(url, words[1:] if is_url else words)
+    urls = [word for word in words if "://" in word]
+    if len(urls) > 1:
+        raise click.UsageError("there are two database URLs; run the command once for each database")
+    url = require_url(context, parameter, urls[0] if urls else os.environ.get("DATABASE_URL", ""))
+    return Place(url, tuple(word for word in words if word not in urls))
 
 
 def require_url(context: click.Context, parameter: click.Parameter, url: str | None) -> str:

@@ -130,9 +130,11 @@ def _show_malformed(format: Format) -> bool:
 
 def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
     prefix, separator, body = split(text)
-    if format is not None and format.prefix is not None and text.startswith(format.prefix + format.separator):
-        prefix, separator = format.prefix, format.separator
-        body = text[len(prefix + separator) :]
+    canonical = None if format is None else format.canonical(text)
+    if format is not None and format.prefix is not None:
+        lead = format.prefix + format.separator
+        if (canonical or text).startswith(lead) and len(canonical or text) == len(text):
+            prefix, separator, body = text[: len(format.prefix)], format.separator, text[len(lead) :]
     if prefix:
         yield "prefix", prefix
         yield "separator", separator
@@ -143,7 +145,9 @@ def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
     if format is not None:
         candidates = [format]
         yield "format", repr(format)
-        yield "well-formed", "yes" if format.is_valid(text) else f"no: {_reason(text, format)}"
+        yield "well-formed", f"no: {_reason(text, format)}" if canonical is None else "yes"
+        if canonical not in (None, text):
+            yield "canonical", str(canonical)
     else:
         candidates = list(guesses(text))
         yield "format", " or ".join(map(repr, candidates)) + " (a guess)" if candidates else "unknown"

@@ -12,6 +12,8 @@ from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
+from sqlalchemy_public_id.errors import ConfigurationError
+
 
 class Outcome(enum.Enum):
     """The fate of a transaction that ended with an error."""
@@ -132,7 +134,13 @@ class Traits:
 
     def from_native(self, value: Any) -> int:
         """Return the integer for a *value* from a column of :meth:`integer_type`."""
-        return value if isinstance(value, int) else int.from_bytes(value, "big")
+        try:
+            return value if isinstance(value, int) else int.from_bytes(value, "big")
+        except TypeError:
+            raise ConfigurationError(
+                "the column holds text, but the format of its ids stores numbers; give the format storage='text', and "
+                "accept the ids that the rows have: .accepting(older_format)"
+            ) from None
 
     def literal(self, value: Any) -> str:
         """Return a result of :meth:`to_native` as an SQL literal."""

@@ -15,9 +15,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict
+from sqlalchemy_public_id.errors import IdempotencyConflict
 from sqlalchemy_public_id.ext._fields import read_paths
-from sqlalchemy_public_id.ext._messages import ANSWERED, advice_on_path, detail_of, field_of, message_of, status_of
+from sqlalchemy_public_id.ext._messages import ANSWERED, detail_of, field_of, message_of, missing_parameter, status_of
 
 _TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
@@ -62,9 +62,7 @@ async def unprocessable(request: Request, error: Any) -> JSONResponse:
         is_missing = detail.get("type") == "missing" and len(place) == 2 and place[0] == "path"
         if is_missing and place[1] not in request.path_params:
             path = getattr(request.scope.get("route"), "path_format", request.url.path)
-            raise ConfigurationError(
-                f"the path {path} has no parameter {place[1]}, so every request is refused; {advice_on_path(place[1])}"
-            ) from error
+            raise missing_parameter(path, place[1]) from error
     try:
         return await request_validation_exception_handler(request, error)
     except (ValueError, RecursionError):  # a lone surrogate, NaN, or more levels than Python's stack has

@@ -23,11 +23,15 @@ from pydantic import (
     PlainValidator,
     SkipValidation,
     TypeAdapter,
+    WrapValidator,
 )
 from pydantic.fields import FieldInfo
 from sqlalchemy import Column
 from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper, RelationshipProperty, SynonymProperty
 
+from sqlalchemy_public_id.columns import is_public_id, public_id_type
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.references.reference import refs_of
 from sqlalchemy_public_id.typed import TypedId
 
 Path = tuple[str | int, ...]
@@ -100,6 +104,48 @@ def columns_at(mapper: Mapper[Any], path: Path) -> tuple[Mapper[Any], list[Colum
     else:
         return None
     return (mapper, columns) if all(isinstance(column, Column) for column in columns) else None
+
+
+def format_at(mapper: Mapper[Any], path: Path) -> Format | None:
+    """Return the format of the public ids that *path* reads; None if it reads something else, or is not known yet."""
+    if len(path) != 1:
+        return None
+    if mapper.configured and path[0] in refs_of(mapper):
+        return refs_of(mapper)[str(path[0])].id_format
+    _, columns = columns_at(mapper, path) or (None, [])
+    return public_id_type(columns[0]).id_format if len(columns) == 1 and is_public_id(columns[0]) else None
+
+
+def refuses_all(cls: type[BaseModel], name: str, field: FieldInfo, format: Format) -> bool:
+    """Return True if *field* of *cls* has the type of other ids than those of *format*, and nothing converts them."""
+    own = _formats_in(field.annotation, field.metadata)
+    decorators = cls.__pydantic_decorators__
+    validators: list[Any] = [*decorators.field_validators.values(), *decorators.validators.values()]
+    changes = any({name, "*"}.intersection(each.info.fields) for each in validators)
+    others = [each for each in decorators.model_validators.values() if each.info.mode != "after"]
+    if not own or changes or len(others) > 1:  # PublicModel has one itself
+        return False
+    return not any(one.is_valid(form.example()) for one in own for form in format.forms)
+
+
+def _formats_in(annotation: Any, notes: Iterable[Any]) -> list[Format] | None:
+    """Return the formats of the ids that a type consists of; None if it is, or may become, anything else."""
+    notes = list(notes)
+    if any(isinstance(note, (BeforeValidator, PlainValidator, WrapValidator)) for note in notes):
+        return None
+    marked: list[Any] = [getattr(note, "id_format", None) for note in notes]
+    formats: list[Format] = [each for each in marked if isinstance(each, Format)]
+    if formats:
+        return formats
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        return _formats_in(inner, [*more, *notes])
+    if get_origin(annotation) in (Union, UnionType):
+        parts = [_formats_in(each, ()) for each in get_args(annotation) if each is not type(None)]
+        return None if None in parts else [one for part in parts for one in part or ()]
+    cls: type[Any] = annotation if isinstance(annotation, type) else type(None)
+    format: Any = getattr(cls, "id_format", None) if issubclass(cls, TypedId) else None
+    return None if format is None else [format]
 
 
 # --- types

@@ -9,7 +9,7 @@ The lint reads the OpenAPI documents of the application and of applications moun
 parameters, webhooks and callbacks. A number with the name of a key of a mapped class is a leak, except in a
 :class:`~sqlalchemy_public_id.ext.pydantic.PublicModel`, which checks its fields itself. A response that is not
 described, because of ``dict``, ``Any`` or a missing response model, is a leak if the endpoint gets a row whose keys
-FastAPI would show there, and a note otherwise. A parameter that a path does not have is a note, too.
+FastAPI would show there, and a note otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ with require("fastapi"):
 
 from sqlalchemy_public_id.ext._answers import METHODS
 from sqlalchemy_public_id.ext._endpoints import Endpoint, endpoints_of
-from sqlalchemy_public_id.ext._messages import advice_on_path
+from sqlalchemy_public_id.ext._messages import missing_parameter
 from sqlalchemy_public_id.ext.pydantic import CHECKED, marked_schemas
 
 _COMPONENTS = "#/components/schemas/"
@@ -66,8 +66,6 @@ class Finding:
 
     def __str__(self) -> str:
         what = f"is {self.column}" if self.is_leak else "cannot be checked"
-        if self.where == "path" and not self.is_leak:
-            what = "is not in the path, so every request is refused"
         if self.row is not None:
             what = f"may be a row of {self.row}, and show {self.column}"
         return f"{self.method} {self.route}: {self.where} {self.field or 'as a whole'} {what}; {self.advice}"
@@ -89,8 +87,8 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
         every subclass of SQLAlchemy's ``DeclarativeBase``, and the bases of all mapped classes that the endpoints name.
         Pass bases that ``declarative_base()`` or ``registry()`` made, and SQLModel tables.
     :param allow: routes to leave out, such as ``"GET /invoices/{invoice_id}/file"``, or ``"/health"`` for all methods.
-    :raises ConfigurationError: if an element of *bases* is something else, if there are no mapped classes, or if a
-        route in *allow* does not exist.
+    :raises ConfigurationError: if an element of *bases* is something else, if there are no mapped classes, if a route
+        in *allow* does not exist, or if a dependency reads a parameter that is not in the path of its route.
     """
     apps = [(prefix, _document(each), endpoints_of(each)) for prefix, each in _apps(app)]
     mappers = _mappers(bases, (model for *_, all in apps for one in all.values() for model in one.mentioned))
@@ -103,9 +101,12 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
             names = {path, f"{method} {path}"}
             unused -= names
             if names.isdisjoint(allowed):
+                for parameter in () if kind else operation.get("parameters", ()):
+                    if parameter["in"] == "path" and f"{{{parameter['name']}}}" not in path:
+                        raise missing_parameter(path, parameter["name"])
                 endpoint = None if kind else endpoints.get((method, path.removeprefix(prefix)))
                 reader = _Reader(keys, schemas, bool(kind), endpoint, mappers)
-                problems = dict.fromkeys(chain(_missing_in_path(path, operation), reader.problems(operation)))
+                problems = dict.fromkeys(reader.problems(operation))
                 findings += (Finding(method, path, f"{kind} {p[0]}".lstrip(), *p[1:]) for p in problems)
     if unused:
         raise ConfigurationError(
@@ -218,14 +219,6 @@ def _operations(document: Mapping[str, Any], prefix: str) -> Iterator[tuple[str,
     for name, item in document.get("webhooks", {}).items():
         for _, _, method, operation in _operations({"paths": {"": item}}, ""):
             yield "webhook", f"{prefix} {name}".lstrip(), method, operation
-
-
-def _missing_in_path(path: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, None, str, None]]:
-    """Yield where, field and advice of the path parameters that an endpoint reads, and *path* does not have."""
-    for parameter in operation.get("parameters", ()):
-        name = parameter["name"]
-        if parameter["in"] == "path" and f"{{{name}}}" not in path:
-            yield "path", name, None, advice_on_path(name), None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy_public_id.errors import (
+    ConfigurationError,
     IdempotencyConflict,
     InvalidCursor,
     InvalidPage,
@@ -67,6 +68,12 @@ def message_of(error: Any) -> str:
     return f"no such {error.model}"
 
 
-def advice_on_path(parameter: object) -> str:
-    """Return what to write if by_public_id() reads a *parameter* that the path of its route does not have."""
-    return f'write {{{parameter}}} in the path, or name its parameter with param="…" of by_public_id()'
+def missing_parameter(path: str, name: str, written: str | None = None) -> ConfigurationError:
+    """Build the error for a parameter *name* that by_public_id() reads, and that the *path* of its route does not have.
+
+    :param written: how the parameter is written in a path, if not as its name.
+    """
+    return ConfigurationError(
+        f"the path {path} has no parameter {name}, so every request is refused; write {{{written or name}}} in the "
+        f'path, or name its parameter with param="…" of by_public_id()'
+    )

@@ -28,7 +28,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict,
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._bodies import ids_in
 from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
-from sqlalchemy_public_id.ext._messages import ANSWERED, advice_on_path, field_of, is_row, message_of, source_of
+from sqlalchemy_public_id.ext._messages import ANSWERED, field_of, is_row, message_of, missing_parameter, source_of
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.orm.inspection import checked_condition, unscoped
@@ -267,10 +267,7 @@ def _rows_of(handler: HTTPRouteHandler) -> Iterator[_ProvideRow]:
 def _check_path(route: HTTPRoute, handler: HTTPRouteHandler) -> None:
     for row in _rows_of(handler):
         if row.param not in route.path_parameters:
-            raise ConfigurationError(
-                f"the path {route.path} has no parameter {row.param}, so every request would be refused; "
-                f"{advice_on_path(f'{row.param}:str')}"
-            )
+            raise missing_parameter(route.path, row.param, f"{row.param}:str")
 
 
 def _check_body(route: HTTPRoute, handler: HTTPRouteHandler) -> None:

@@ -152,9 +152,9 @@ class PublicModel(BaseModel):
 
     A subclass without ``model=`` serves as a base or as an envelope for other models, and may have numbers of its own.
 
-    :raises ConfigurationError: for a field that is refused, for a required field without an attribute, and for
-        ``extra="allow"``, which would show every attribute. The error is raised when the class is created, or with its
-        first object if the check needs configured mappers.
+    :raises ConfigurationError: for a field that is refused, for a required field without an attribute, for a field with
+        the type of another model's ids, and for ``extra="allow"``, which would show every attribute. The error is
+        raised when the class is created, or with its first object if the check needs configured mappers.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(from_attributes=True)
@@ -240,6 +240,9 @@ class PublicModel(BaseModel):
         elif _mapped.mapper_of(source_class) is not None:
             facts = {"expected": model.__name__, "found": source_class.__name__}
             raise PydanticCustomError("public_model", "Input should be of {expected}, not {found}", facts)
+        elif isinstance(source, Coroutine):
+            source.close()  # Python would warn that nobody has awaited it
+            raise TypeError(f"{cls.__name__} is given a coroutine: write await {cls.__name__}.of(session, obj)")
         return source
 
 
@@ -295,6 +298,12 @@ def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:
             raise ConfigurationError(
                 f"{cls.__name__}.{name} reads {names}, which {model.__name__} does not have; "
                 f"name an attribute with validation_alias=…, or give the field a default"
+            )
+        format = next((_fields.format_at(mapper, path) for path in paths), None)
+        if format is not None and _fields.refuses_all(cls, name, field, format):
+            raise ConfigurationError(
+                f"{cls.__name__}.{name} has the type of other ids: it would refuse each {paths[0][0]} of "
+                f"{model.__name__}, which is {format.expected}"
             )
         if not field.exclude and not _fields.has_marker(field.metadata):
             for path in paths:

@@ -6,51 +6,19 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from functools import wraps
-from typing import Any, ClassVar, TypeVar, cast
+from dataclasses import fields
+from typing import Any, ClassVar, cast
 
 from typing_extensions import Self, final
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
-from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, escaped, is_printable
+from sqlalchemy_public_id.formats._settings import Value
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, Case, anchored, escaped, in_either_case, is_printable
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.pool import IdPool
-from sqlalchemy_public_id.messages import safe_repr
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
-
-
-_C = TypeVar("_C", bound=type[Any])
-
-
-def named_settings(cls: _C) -> _C:
-    """Let the constructor of *cls*, a dataclass with keyword-only fields, say which setting its second argument is.
-
-    ``NanoId(12, "cus")`` is written by somebody who means the prefix.
-    """
-    construct = cls.__init__
-
-    @wraps(construct)
-    def init(self: object, *arguments: object, **settings: object) -> None:
-        if len(arguments) > 1:
-            name, (first, second, *_) = cls.__name__, map(safe_repr, arguments)
-            names = [setting.name for setting in fields(cls) if setting.init][1:]
-            wanted = f"prefix={second}" if isinstance(arguments[1], str) else f"{'=…, '.join(names)}=…"
-            problem = f"{name}({first}, {second}) has two arguments without a name"
-            raise ConfigurationError(f"{problem}: write {name}({first}, {wanted})")
-        construct(self, *arguments, **settings)
-
-    cls.__init__ = init
-    return cls
-
-
-class Value:
-    """A frozen dataclass. Its settings are the fields that the constructor takes."""
-
-    def _settings(self) -> dict[str, Any]:
-        settings = fields(cast("Any", self))  # each subclass is a dataclass
-        return {setting.name: getattr(self, setting.name) for setting in settings if setting.init}
+_WITHOUT_OTHER_CASE: dict[Case | None, str] = {None: "", str.lower: "(?!.*[A-Z])", str.upper: "(?!.*[a-z])"}
 
 
 class Format(Value, ABC):
@@ -120,7 +88,11 @@ class Format(Value, ABC):
 
     def _normalize(self, text: str) -> str:
         """Return the spelling of *text*, which :meth:`_accepts` has accepted, that new ids have."""
-        return text
+        return text if self._case is None else self._lead + self._case(text[len(self._lead) :])
+
+    def _text_of(self, value: object) -> str | None:
+        """Return *value*, such as a :class:`uuid.UUID`, as an id of this format itself; ``None`` for other objects."""
+        return None
 
     def _adopt(self, text: str) -> str:
         """Return *text*, a canonical id of an older format, as a column of this format returns it."""
@@ -138,8 +110,14 @@ class Format(Value, ABC):
     def __post_init__(self) -> None:
         """Check the settings, and call :meth:`_describe`."""
 
-    def _describe(self, body_pattern: str, body_length: int, expected: str) -> None:
-        """Store the pattern and the length of an id without its prefix, and its description for error messages."""
+    def _describe(
+        self, body_pattern: str, body_length: int, expected: str, case: Case | None = None, *, ignore_case: bool = False
+    ) -> None:
+        """Store the pattern and the length of an id without its prefix, and its description for error messages.
+
+        :param case: if the body is accepted in either case, the case of new ids: ``str.lower`` or ``str.upper``.
+        :param ignore_case: True if the prefix is accepted in either case.
+        """
         prefix, separator = self.prefix, self.separator
         if not isinstance(separator, str) or not is_printable(separator):
             raise ConfigurationError(f"the separator {separator!r} is not allowed: expected printable ASCII characters")
@@ -158,9 +136,14 @@ class Format(Value, ABC):
                 f"use a shorter length or prefix"
             )
         keep = object.__setattr__  # formats are frozen
+        lead_pattern = (in_either_case if ignore_case else escaped)(prefix) + escaped(separator) if prefix else ""
         keep(self, "_lead", lead)
+        keep(self, "_lead_regex", re.compile(lead_pattern))
+        keep(self, "_case", case)
+        keep(self, "_has_spellings", case is not None or type(self)._normalize is not Format._normalize)
         keep(self, "_own_length", length)
-        keep(self, "_own_pattern", f"{escaped(lead)}{body_pattern}")
+        keep(self, "_own_pattern", f"{lead_pattern}{body_pattern}")
+        keep(self, "_stored_pattern", f"{escaped(lead)}{_WITHOUT_OTHER_CASE[case]}{body_pattern}")
         keep(self, "_own_regex", re.compile(self._own_pattern))
         keep(self, "_expected", f"{lead} and {expected}" if lead else expected)
         keep(self, "_pool", IdPool())
@@ -168,8 +151,12 @@ class Format(Value, ABC):
         keep(self, "_values", (type(self), *(getattr(self, name) for name in compared)))
 
     _lead: str
+    _lead_regex: re.Pattern[str]
+    _case: Case | None
+    _has_spellings: bool
     _own_length: int
     _own_pattern: str
+    _stored_pattern: str
     _own_regex: re.Pattern[str]
     _expected: str
     _pool: IdPool
@@ -215,8 +202,12 @@ class Format(Value, ABC):
     @property
     def pattern(self) -> str:
         """An anchored regular expression that matches all accepted ids, for JSON schemas and :func:`re.fullmatch`."""
-        patterns = list(dict.fromkeys(format._own_pattern for format in self._chain()))
-        return f"^{patterns[0]}$" if len(patterns) == 1 else f"^(?:{'|'.join(patterns)})$"
+        return anchored(form._own_pattern for form in self._chain())
+
+    @property
+    def stored_pattern(self) -> str:
+        """An anchored regular expression for the texts that a column stores: not for ids in another case."""
+        return anchored(form._stored_pattern for form in self._chain())
 
     @property
     def has_exact_pattern(self) -> bool:
@@ -241,19 +232,27 @@ class Format(Value, ABC):
     def canonical(self, text: object) -> str | None:
         """Return *text*, which may be any object, in its canonical form; ``None`` if it is not an accepted id.
 
+        Formats of UUIDs take a :class:`uuid.UUID`, too; Ulid and ObjectId take the objects of python-ulid and PyMongo.
+
         >>> from sqlalchemy_public_id.formats import Ulid
         >>> Ulid().canonical("01arz3ndektsv4rrffq69g5fav"), Ulid().canonical(7)
         ('01ARZ3NDEKTSV4RRFFQ69G5FAV', None)
         """
         if not isinstance(text, str):
+            for form in self._chain():
+                written = form._text_of(text)
+                canonical = None if written is None else self.canonical(written)
+                if canonical is not None:
+                    return canonical
             return None
-        if self._accepts(text):
-            return self._normalize(str.__str__(text))  # str() of an Enum member returns its name
+        canonical = self._normalize(str.__str__(text)) if self._accepts(text) else None  # str() of an Enum is its name
+        if canonical == text:
+            return canonical
         for older in self._accepted:
-            canonical = older.canonical(text)
-            if canonical is not None:
-                return self._adopt(canonical)
-        return None
+            other = older.canonical(text)
+            if other is not None and (canonical is None or other == text):  # an issued id is found as it was issued
+                return self._adopt(other)
+        return canonical
 
     @final
     def is_valid(self, text: object) -> bool:
@@ -263,7 +262,7 @@ class Format(Value, ABC):
     @property
     def quick_check(self) -> Callable[[str], object]:
         """The fastest function that returns a true value for canonical ids of the newest form, and only for these."""
-        if type(self)._normalize is not Format._normalize:
+        if self._has_spellings:
             return lambda text: self._accepts(text) and self._normalize(text) == text
         return self._own_regex.fullmatch if self._has_exact_pattern else self._accepts  # the first is a function in C
 
@@ -293,6 +292,8 @@ class Format(Value, ABC):
         >>> format.is_valid("izkpm55j334u"), len(format.generate())
         (True, 16)
         """
+        from sqlalchemy_public_id.formats.single import SingleId  # its base class is above
+
         formats = [SingleId(each) if isinstance(each, str) else each for each in older]
         for format in formats:
             if not isinstance(format, Format):
@@ -320,21 +321,14 @@ class Format(Value, ABC):
 
     def _reason(self, text: object) -> str:
         if not isinstance(text, str):
-            return f"it is of type {type(text).__name__}"
-        if self._lead and not text.startswith(self._lead):
+            written = self._text_of(text)
+            return f"it is of type {type(text).__name__}" if written is None else self._reason(written)
+        if not self._lead_regex.match(text):
             prefix, separator, _ = text[:MAX_LENGTH].rpartition(self.separator)
             return f"the prefix is {prefix!r}" if separator else f"it does not begin with {self._lead!r}"
         if len(text) != self._own_length:
             return "it has 1 character" if len(text) == 1 else f"it has {len(text)} characters"
         return self._explain(text[len(self._lead) :])
-
-    def _refuse_separator_in(self, characters: str, what: str, advice: str) -> None:
-        is_text = isinstance(self.separator, str)  # _describe() refuses any other type
-        if self.prefix is not None and is_text and set(self.separator) & set(characters):
-            raise ConfigurationError(
-                f"the {what} contains the separator {self.separator!r}, so the end of the prefix would be ambiguous; "
-                f"use a separator such as {advice}"
-            )
 
     # --- value semantics; here, because a dataclass would make these methods for each format, at every import
 
@@ -365,35 +359,6 @@ class Format(Value, ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the settings only: two processes must not share the ids in a pool."""
         return _rebuild, (type(self), self._settings(), self._accepted)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SingleId(Format):
-    """The format of a single id, such as ``"__world__"`` in ``accepting("__world__")``."""
-
-    text: str
-    prefix: str | None = field(default=None, init=False)
-    separator: str = field(default="_", init=False)
-    _accepted: tuple[Format, ...] = field(default=(), init=False)
-
-    def __post_init__(self) -> None:
-        if not is_printable(self.text):
-            raise ConfigurationError(f"the id {self.text!r} is not allowed: expected printable ASCII characters")
-        self._describe(escaped(self.text), len(self.text), repr(self.text))
-
-    @property
-    def capacity(self) -> int:
-        return 1
-
-    @property
-    def entropy_bits(self) -> float:
-        return 0.0
-
-    def _make(self, count: int) -> list[str]:
-        return [self.text] * count
-
-    def __repr__(self) -> str:
-        return repr(str(self.text))
 
 
 def _rebuild(cls: type[Format], settings: dict[str, Any], older: tuple[Format, ...]) -> Format:

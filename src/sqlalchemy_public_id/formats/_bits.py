@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats.alphabets import check_separator
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.codec import BitPattern, Codec, codec_of
 from sqlalchemy_public_id.messages import safe_repr
+
+Classes: TypeAlias = tuple[tuple[str, str], ...]
+"""The module and the name of each class."""
 
 _1970 = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -41,6 +46,10 @@ class BitsFormat(Format):
     """The allowed values of :attr:`encoding`."""
     _kind: ClassVar[str]
     """The kind of number in error messages: ``a UUID of version 7``."""
+    _classes: ClassVar[Classes] = ()
+    """The classes of other libraries whose objects are such numbers."""
+    _written: ClassVar[str]
+    """The encoding that ``str()`` of these objects writes."""
 
     @abstractmethod
     def _number(self) -> int:
@@ -56,7 +65,7 @@ class BitsFormat(Format):
         codec = codec_of(self.encoding, self._used, self._encodings)
         if self.storage not in ("native", "text"):
             raise ConfigurationError(f"storage is {safe_repr(self.storage)}, expected 'native' or 'text'")
-        self._refuse_separator_in(codec.characters, f"encoding {self.encoding!r}", "'_' or '.'")
+        check_separator(self.prefix, self.separator, codec.characters, f"encoding {self.encoding!r}", "'_' or '.'")
         # a column of numbers returns older ids in the form of this format
         forms = self._chain() if self.is_native else (self,)
         patterns = tuple(form._bit_pattern for form in forms if isinstance(form, BitsFormat))
@@ -66,7 +75,7 @@ class BitsFormat(Format):
         keep(self, "_encode", codec.encode)
         keep(self, "_decode", codec.decode)
         keep(self, "_checked", checked)
-        self._describe(_pattern(codec, patterns), codec.width, f"{codec.expected}, {self._kind}")
+        self._describe(_pattern(codec, patterns), codec.width, f"{codec.expected}, {self._kind}", codec.case)
         for older in self._chain():
             if self.is_native and older.bits != self.bits:
                 raise ConfigurationError(
@@ -112,13 +121,14 @@ class BitsFormat(Format):
 
         :raises InvalidPublicId: if *text* is not an id of this format, or of an older one that it accepts.
         """
-        if isinstance(text, str):
-            number = self._read(text)
-            if number is None:
-                numbers = (form._read(text) for older in self._accepted for form in older._chain())
-                number = next((number for number in numbers if number is not None), None)
-            if number is not None:
-                return number
+        if not isinstance(text, str):
+            text = self.validate(text, field)
+        number = self._read(text)
+        if number is None:
+            numbers = (form._read(text) for older in self._accepted for form in older._chain())
+            number = next((number for number in numbers if number is not None), None)
+        if number is not None:
+            return number
         self.validate(text, field)
         raise InvalidPublicId(text, expected=self.expected, reason="it has no number", field=field)
 
@@ -165,8 +175,13 @@ class BitsFormat(Format):
             return self._read(text) is not None
         return self._own_regex.fullmatch(text) is not None
 
-    def _normalize(self, text: str) -> str:
-        return self._lead + self._codec.canonical(text[len(self._lead) :])
+    def _text_of(self, value: object) -> str | None:
+        for module, name in self._classes:
+            class_ = getattr(sys.modules.get(module), name, None)  # if it is not imported, there is no such object
+            if isinstance(class_, type) and isinstance(value, class_):
+                number = codec_of(self._written, self._used).decoded(str(value))
+                return None if number is None else self._lead + self._encode(number)
+        return None
 
     def _adopt(self, text: str) -> str:
         return self.from_int(self.to_int(text)) if self.is_native else text

@@ -5,10 +5,10 @@ Each is a plain string. Any other string of distinct printable ASCII characters 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import groupby, product
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import safe_repr
@@ -29,10 +29,14 @@ URLSAFE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 a prefix needs another separator."""
 
 CROCKFORD32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's base 32, without ``I L O U``. NanoIds with it are case-sensitive."""
+"""Crockford's base 32, without ``I L O U``. NanoIds with it accept lowercase letters with ``ignore_case=True``."""
 
 UNAMBIGUOUS: Final = "6789bcdfghjkmnpqrtwz"
-"""No vowels and no look-alikes (``0 O 1 I l 2 Z 5 S`` …), so ids spell no words and can be read out on the phone."""
+"""No vowels and no look-alikes (``0 O 1 I l 2 Z 5 S`` …), so ids spell no words and can be read out on the phone. If
+people type them, add ``ignore_case=True``."""
+
+Case: TypeAlias = Callable[[str], str]
+"""Returns a text in one case: ``str.lower`` or ``str.upper``."""
 
 MAX_LENGTH = 255
 """The maximum length of a public id, which fits into a unique index on every database."""
@@ -60,6 +64,18 @@ def check_texts(length: object, alphabet: object) -> None:
         raise ConfigurationError(f"the alphabet {alphabet!r} is not allowed: it repeats {' '.join(repeated)}")
 
 
+def check_separator(prefix: object, separator: object, characters: str, what: str, advice: str) -> None:
+    """Check that no body of an id, made of *characters*, contains the *separator* after its *prefix*.
+
+    :raises ConfigurationError: if the end of the prefix would be ambiguous.
+    """
+    if prefix is not None and isinstance(separator, str) and set(separator) & set(characters):
+        raise ConfigurationError(
+            f"the {what} contains the separator {separator!r}, so the end of the prefix would be ambiguous; "
+            f"use a separator such as {advice}"
+        )
+
+
 # --- as a regular expression, and in words
 
 
@@ -76,6 +92,40 @@ def character_class(alphabet: str) -> str:
         between = "-" if ord(last) - ord(first) > 1 else ""
         parts.append(between.join(escaped(end, "\\]^-[") for end in dict.fromkeys((first, last))))
     return f"[{''.join(parts)}]"
+
+
+def anchored(patterns: Iterable[str]) -> str:
+    """Return an anchored regular expression for the texts that one of *patterns* matches."""
+    first, *others = dict.fromkeys(patterns)
+    return f"^(?:{'|'.join([first, *others])})$" if others else f"^{first}$"
+
+
+def both_cases(alphabet: str) -> str:
+    """Return the letters of *alphabet* in both cases, and its other characters."""
+    return "".join(dict.fromkeys(alphabet.lower() + alphabet.upper()))
+
+
+def in_either_case(text: str) -> str:
+    """Return a regular expression for *text* with each of its letters in either case."""
+    return "".join(character_class(both_cases(each)) if each.isalpha() else escaped(each) for each in text)
+
+
+def case_of(alphabet: str, ignore_case: object) -> Case | None:
+    """Return the function that writes a text in the case of *alphabet*; ``None`` unless *ignore_case* is True.
+
+    :raises ConfigurationError: if *alphabet* has letters of both cases, or *ignore_case* is neither True nor False.
+    """
+    if not isinstance(ignore_case, bool):
+        raise ConfigurationError(f"ignore_case is {safe_repr(ignore_case)}, expected True or False")
+    if not ignore_case:
+        return None
+    for case in (str.lower, str.upper):
+        if case(alphabet) == alphabet:
+            return case
+    raise ConfigurationError(
+        f"ignore_case=True needs letters of one case, but the alphabet {alphabet!r} has both, so two ids could differ "
+        f"only in case; use an alphabet such as BASE36, CROCKFORD32 or UNAMBIGUOUS"
+    )
 
 
 @cache

@@ -21,6 +21,8 @@ from sqlalchemy_public_id.formats.alphabets import (
     BASE36,
     BASE58,
     CROCKFORD32,
+    Case,
+    both_cases,
     character_class,
     in_words,
     reader_of,
@@ -43,8 +45,8 @@ class Codec:
     bits: int
     digits: str
     """The digits, in the order of their values."""
-    canonical: Callable[[str], str]
-    """Return a text in the case that :attr:`encode` writes, if the specification ignores case."""
+    case: Case | None
+    """Return a text in the case that :attr:`encode` writes; ``None`` unless the specification ignores case."""
     encode: Callable[[int], str]
     """Return the text of a number from 0 to ``2**bits - 1``."""
     decode: Callable[[str], int]
@@ -109,7 +111,7 @@ class Codec:
         return (8, 13, 18, 23) if self.encoding == "hyphenated" else ()
 
     def _cases(self, digits: str) -> str:
-        return digits if self.canonical is str else "".join(dict.fromkeys(digits.lower() + digits.upper()))
+        return digits if self.case is None else both_cases(digits)
 
 
 def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
@@ -125,8 +127,8 @@ def codec_of(encoding: str, bits: int, allowed: tuple[str, ...] = ()) -> Codec:
 
 @cache
 def _codec(encoding: str, bits: int) -> Codec:
-    digits, canonical, writer, decode = _PARTS[encoding]
-    return Codec(encoding, bits, digits, canonical, writer(width_for(len(digits), 2**bits)), decode)
+    digits, case, writer, decode = _PARTS[encoding]
+    return Codec(encoding, bits, digits, case, writer(width_for(len(digits), 2**bits)), decode)
 
 
 def _to_hyphenated(number: int) -> str:
@@ -141,16 +143,16 @@ def _from_crockford(text: str) -> int:
     return int(text.translate(_CROCKFORD_TO_32), 32)
 
 
-_PARTS: dict[str, tuple[str, Callable[[str], str], Callable[[int], Callable[[int], str]], Callable[[str], int]]] = {
+_PARTS: dict[str, tuple[str, Case | None, Callable[[int], Callable[[int], str]], Callable[[str], int]]] = {
     "hyphenated": (BASE36[:16], str.lower, lambda width: _to_hyphenated, lambda text: int(text.replace("-", ""), 16)),
     "hex": (BASE36[:16], str.lower, lambda width: f"%0{width}x".__mod__, lambda text: int(text, 16)),
-    "decimal": (BASE36[:10], str, lambda width: f"%0{width}d".__mod__, int),
-    "base36": (BASE36, str, partial(writer_of, BASE36), lambda text: int(text, 36)),
-    "base58": (BASE58, str, partial(writer_of, BASE58), reader_of(BASE58)),
+    "decimal": (BASE36[:10], None, lambda width: f"%0{width}d".__mod__, int),
+    "base36": (BASE36, None, partial(writer_of, BASE36), lambda text: int(text, 36)),
+    "base58": (BASE58, None, partial(writer_of, BASE58), reader_of(BASE58)),
     "crockford32": (CROCKFORD32, str.upper, partial(writer_of, CROCKFORD32), _from_crockford),
-    "typeid": (CROCKFORD32.lower(), str, partial(writer_of, CROCKFORD32.lower()), _from_crockford),
+    "typeid": (CROCKFORD32.lower(), None, partial(writer_of, CROCKFORD32.lower()), _from_crockford),
 }
-"""Encoding → its digits, the canonical case, the writer of a width, and the reader."""
+"""Encoding → its digits, the case of new texts if it is ignored, the writer of a width, and the reader."""
 
 ENCODINGS = tuple(_PARTS)
 """The names of all encodings."""

@@ -16,8 +16,17 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats._base import Format, named_settings
-from sqlalchemy_public_id.formats.alphabets import BASE36, character_class, check_texts, in_words
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._settings import named_settings
+from sqlalchemy_public_id.formats.alphabets import (
+    BASE36,
+    both_cases,
+    case_of,
+    character_class,
+    check_separator,
+    check_texts,
+    in_words,
+)
 from sqlalchemy_public_id.formats.pool import RandomText
 from sqlalchemy_public_id.messages import safe_repr
 
@@ -43,12 +52,16 @@ class NanoId(Format):
     separator: str = "_"
     check_digit: bool = False
     """True to append an ISO 7064 MOD 37,36 character, which distinguishes a mistyped id from an unknown one."""
+    ignore_case: bool = False
+    """True to accept ids, prefix included, in either case. They are stored and shown in the case of the alphabet."""
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         length, alphabet = self.length, self.alphabet
         check_texts(length, alphabet)
-        self._refuse_separator_in(alphabet, "alphabet", "'.' or '~', or another alphabet")
+        case = case_of(alphabet, self.ignore_case)
+        accepted = alphabet if case is None else both_cases(alphabet)
+        check_separator(self.prefix, self.separator, accepted, "alphabet", "'.' or '~', or another alphabet")
         if not isinstance(self.check_digit, bool):
             raise ConfigurationError(f"check_digit is {safe_repr(self.check_digit)}, expected True or False")
         if self.check_digit and alphabet not in (BASE36, BASE36.upper()):
@@ -57,8 +70,10 @@ class NanoId(Format):
                 f"use alphabet=BASE36"
             )
         total = length + self.check_digit
-        expected = f"{total} of {in_words(alphabet)}{' with a check digit' if self.check_digit else ''}"
-        self._describe(f"{character_class(alphabet)}{{{total}}}", total, expected)
+        words = [in_words(alphabet), "in either case" if case else "", "with a check digit" if self.check_digit else ""]
+        expected = f"{total} of {' '.join(filter(None, words))}"
+        pattern = f"{character_class(accepted)}{{{total}}}"
+        self._describe(pattern, total, expected, case, ignore_case=self.ignore_case)
         object.__setattr__(self, "_random", RandomText(alphabet, length))
 
     _random: ClassVar[RandomText]  # each format has its own, set above; a ClassVar is not a field
@@ -90,7 +105,7 @@ class NanoId(Format):
         return not self.check_digit or is_checked(text[len(self._lead) :])
 
     def _explain(self, body: str) -> str:
-        is_mistyped = self.check_digit and set(body) <= set(self.alphabet)
+        is_mistyped = self.check_digit and set(self._case(body) if self._case else body) <= set(self.alphabet)
         return "its check digit is wrong, so it is mistyped" if is_mistyped else super()._explain(body)
 
 

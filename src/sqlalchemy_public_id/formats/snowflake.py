@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 
 from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats._base import Format, named_settings
-from sqlalchemy_public_id.formats._bits import TimedFormat
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._bits import Classes, TimedFormat
+from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.messages import safe_repr
 
@@ -229,6 +230,8 @@ class ObjectId(TimedFormat):
     _encodings: ClassVar[tuple[str, ...]] = ("hex", "base36", "base58", "crockford32")
     _random_bits: ClassVar[int] = 0  # all ids of a process have the same five random bytes
     _kind: ClassVar[str] = "an ObjectId"
+    _classes: ClassVar[Classes] = (("bson", "ObjectId"),)
+    _written: ClassVar[str] = "hex"
 
     def budget(self) -> Budget:
         """Return the budget *of one second*, in processes that generate one id each.

@@ -25,8 +25,9 @@ import uuid_utils
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats._base import Format, named_settings
-from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._bits import BitsFormat, Classes, TimedFormat
+from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.codec import BitPattern
 
 __all__ = ["JetifyTypeId", "Ulid", "Uuid4", "Uuid7"]
@@ -34,6 +35,7 @@ __all__ = ["JetifyTypeId", "Ulid", "Uuid4", "Uuid7"]
 _ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
 _LOW = 62
 """The bits below the variant of a UUID."""
+_UUIDS: Classes = (("uuid", "UUID"), ("uuid_utils", "UUID"))
 _TYPEID_PREFIX = re.compile(r"[a-z](?:[a-z_]{0,61}[a-z])?")
 
 
@@ -46,6 +48,8 @@ class _Version7(TimedFormat):
     """A format whose new ids are UUIDs of version 7."""
 
     _random_bits: ClassVar[int] = 74
+    _classes: ClassVar[Classes] = _UUIDS
+    _written: ClassVar[str] = "hyphenated"
 
     def _number(self) -> int:
         # uuid_utils keeps the order too, but reads only the time of the machine, which tests replace
@@ -85,6 +89,8 @@ class Uuid4(BitsFormat):
     _random_bits: ClassVar[int] = 122
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
     _kind: ClassVar[str] = "a UUID of version 4"
+    _classes: ClassVar[Classes] = _UUIDS
+    _written: ClassVar[str] = "hyphenated"
 
     def _number(self) -> int:
         number: int = uuid_utils.uuid4().int
@@ -181,6 +187,8 @@ class Ulid(TimedFormat):
     _encodings: ClassVar[tuple[str, ...]] = ("crockford32",)
     _random_bits: ClassVar[int] = 80
     _kind: ClassVar[str] = "a ULID"
+    _classes: ClassVar[Classes] = (("ulid", "ULID"),)
+    _written: ClassVar[str] = "crockford32"
 
     def _number(self) -> int:
         return clock.ascending(self._random_bits)

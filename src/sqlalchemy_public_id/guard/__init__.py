@@ -41,7 +41,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy_public_id.dialects import is_retryable, missing_for_retries, traits_for
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.guard.call import DriverCall
-from sqlalchemy_public_id.guard.collision import collisions, insert_until_stored, warn_unguarded
+from sqlalchemy_public_id.guard.collision import collisions, insert_until_stored, note_own_id, warn_unguarded
 from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement, known, may_replace_ids, statement_of
 from sqlalchemy_public_id.weak import RefDict
 
@@ -163,7 +163,11 @@ def _execute(
         if error is None:
             return None
     elif not (insert.has_defaults or context.execution_options.get(MADE_IDS)) or traits.defers_result(context):
-        dialect.do_execute(cursor, statement, parameters, context)
+        try:
+            dialect.do_execute(cursor, statement, parameters, context)
+        except dialect.dbapi.IntegrityError as raised:
+            note_own_id(DriverCall(context, cursor, statement, parameters, first), raised)
+            raise
         return None
     elif on_conflict.insert_rows(context, cursor, statement, parameters, first, insert):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 import threading
 import weakref
 from collections import Counter, defaultdict
@@ -67,6 +68,7 @@ def _replace_ids(call: DriverCall, error: Exception, *, is_repeatable: bool) -> 
     try:
         slots = _find_slots(call, error)
         if not slots or not is_repeatable or call.has_equal_rows:
+            note_own_id(call, error)
             raise error
         replace_collided(call, slots)
     except Exception:
@@ -110,6 +112,23 @@ def _find_slots(call: DriverCall, error: Exception) -> list[Slot]:
         if engine is not None:
             raise rows_stayed(call, column, engine) from error
     return slots
+
+
+_OWN_ID = (
+    "The program has set a public id that a row has already. To store a row once, however often the program runs, "
+    "write sqlalchemy_public_id.idempotency.insert_once(session, obj)."
+)
+
+
+def note_own_id(call: DriverCall, error: Exception) -> None:
+    """Add a note to *error*, which is raised unchanged, if it is about an id that the application has set.
+
+    Tracebacks show notes since Python 3.11.
+    """
+    violation, own = call.traits.violation(error), {slot.column for slot in call.slots if not slot.is_made}
+    if violation is not None and sys.version_info >= (3, 11):
+        if any(match_violation(violation, column, call.dialect) is Match.YES for column in own):
+            error.add_note(_OWN_ID)
 
 
 # --- what operators see

@@ -7,7 +7,8 @@ True
 
 Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is rejected without a
 query: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
-:class:`~sqlalchemy_public_id.PublicIdNotFound`, and the other functions leave it out. Integer keys are never accepted.
+:class:`~sqlalchemy_public_id.PublicIdNotFound`, and the other functions leave it out. Integer keys are never accepted;
+the functions that raise nothing warn of them (:class:`~sqlalchemy_public_id.errors.PublicIdWarning`).
 If a format has several spellings of an id, all are accepted, and the canonical one is returned.
 
 ``sqlalchemy_public_id.asyncio.lookup`` has these functions for an ``AsyncSession``.
@@ -15,6 +16,7 @@ If a format has several spellings of an id, all are accepted, and the canonical 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,7 +24,7 @@ from sqlalchemy import ColumnElement, Select, select
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, PublicIdWarning
 from sqlalchemy_public_id.lookup.by_value import (
     PARAMETER,
     LoadOptions,
@@ -85,10 +87,12 @@ def get(
     if load or isinstance(model, Select) or (text is not None and is_sharded(session)):
         statement, entity = selected("get", model, load.pop("where", None), attribute)
         if text is None:
+            _warn_of_key([public_id])
             return None
         found: M | None = _one_row(session, statement.where(getattr(entity, key) == text), load)
         return found
     if text is None:
+        _warn_of_key([public_id])
         return None
     row: M | None = session.scalars(query_of_one(model, key), {PARAMETER: text}).unique().one_or_none()
     return row
@@ -140,7 +144,8 @@ def get_one(
     :param field: the name of the input that contains the id, for the error. Web services then answer 422, not 404.
     :raises PublicIdNotFound: if there is no such row, or *public_id* cannot be an id of the model.
     """
-    row = get(session, model, public_id, attribute=attribute, **load)
+    # the error speaks of keys, too, so there is no warning
+    row = get(session, model, None if type(public_id) is int else public_id, attribute=attribute, **load)
     if row is None:
         raise _not_found(model, public_id, field)
     return row
@@ -174,6 +179,7 @@ def resolve(
         row = get(session, model, text, attribute=name, **load)
         if row is not None:
             return row
+    _warn_of_key([public_id])
     return None
 
 
@@ -196,6 +202,8 @@ def resolve_many(
     wanted, routes = list(public_ids), Routes(base, models)
     configure(wanted)
     places = [place for public_id in wanted for place in routes.places_of(public_id)]
+    if len(places) < len(wanted):
+        _warn_of_key(wanted)
     rows: dict[str, Any] = {}
     for model, name in dict.fromkeys(place[:2] for place in places):
         texts = [place.text for place in places if place[:2] == (model, name)]
@@ -224,7 +232,7 @@ def get_many(
     key, type_ = _public_id(session, model, attribute)
     if field is not None:
         public_ids = list(public_ids)
-    wanted = _well_formed(type_, public_ids)
+    wanted = _well_formed(type_, public_ids, is_checked=field is not None)
     rows: dict[Any, Any] = {}
     for found in rows_by("get_many", session, model, attribute, key, wanted, (), load):
         rows.update(found)
@@ -314,11 +322,24 @@ def _refuse_string(values: object, message: str) -> None:
         raise TypeError(message.format(safe_repr(values)))
 
 
-def _well_formed(type_: IdColumnType, public_ids: Iterable[object]) -> list[str]:
+def _warn_of_key(given: Iterable[object], level: int = 3) -> None:
+    """Warn if an integer is among *given*, which are not all public ids. Called by a function that a program calls."""
+    if int in map(type, given):
+        warnings.warn(
+            "an integer was looked up as a public id, and finds nothing: to find a row by its key, write "
+            "session.get(Model, key)",
+            PublicIdWarning,
+            stacklevel=level,
+        )
+
+
+def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checked: bool = False) -> list[str]:
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.get()")
     texts: list[Any] = list(public_ids)
     if {str}.issuperset(map(type, texts)) and all(map(type_.id_format.quick_check, texts)):
         return list(dict.fromkeys(texts))  # the usual case, without a Python loop
+    if not is_checked:
+        _warn_of_key(texts, level=4)
     return [text for text in dict.fromkeys(map(type_.id_format.canonical, texts)) if text is not None]
 
 

@@ -80,13 +80,13 @@ def _is_invalid(rows: Rows) -> ColumnElement[bool]:
 
 def _invalid_rows(rows: Rows, until: Place | None) -> Iterator[Sequence[Any]]:
     """Yield the id, key and place of each row up to *until* whose id the format does not accept."""
-    is_judged, is_valid = _is_judged(rows), rows.target.format.is_valid
+    is_judged, canonical = _is_judged(rows), rows.target.format.canonical
     query = _select_rows(rows).where(_is_invalid(rows) if is_judged else rows.column.is_not(None))
     after, windows, reported = None, 0, time.monotonic()
     while until is not None and after != until:
         end = rows.end_of_window(after, until, _WINDOW) or until
         for row in rows.connection.execute(query.where(rows.between(after, end))):
-            if is_judged or not is_valid(row[0]):
+            if is_judged or canonical(row[0]) != row[0]:  # no lookup finds another spelling
                 yield row
         after, windows = end, windows + 1
         if time.monotonic() - reported >= _SECONDS_BETWEEN_REPORTS:

@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, DefaultClause, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
 from sqlalchemy.schema import conv
 
-from sqlalchemy_public_id.columns import public_id_type
+from sqlalchemy_public_id.columns import is_public_id, public_id_type
 from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects.quoting import unquoted
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.server_defaults import can_generate
 
@@ -48,13 +49,30 @@ def has_own_default(column: Column[Any]) -> bool:
 
 def name_in_models(models: Models, target: PublicIdColumn, dialect: Dialect) -> str | None:
     """Return the name that the models give the unique index or constraint of *target*; ``None`` if they give none."""
-    several = [models] if isinstance(models, MetaData) else list(models or ())
-    key = f"{target.schema}.{target.table}" if target.schema else target.table
-    for metadata in several:
-        if key in metadata.tables:
-            unique = _unique_of(metadata.tables[key], target.column)
-            return _name_in_database(unique or _by_convention(metadata, target), dialect)
+    table = _table_in_models(models, target)
+    if table is not None:
+        unique = _unique_of(table, target.column)
+        return _name_in_database(unique or _by_convention(table.metadata, target), dialect)
+    several = _several(models)
     return _name_in_database(_by_convention(several[0], target), dialect) if len(several) == 1 else None
+
+
+def format_in_models(models: Models, target: PublicIdColumn) -> Format | None:
+    """Return the format that the models declare for the column of *target*; ``None`` if they do not declare it."""
+    table = _table_in_models(models, target)
+    for column in () if table is None else table.columns:
+        if column.name == target.column and is_public_id(column):
+            return public_id_type(column).id_format
+    return None
+
+
+def _several(models: Models) -> list[MetaData]:
+    return [models] if isinstance(models, MetaData) else list(models or ())
+
+
+def _table_in_models(models: Models, target: PublicIdColumn) -> Table | None:
+    key = f"{target.schema}.{target.table}" if target.schema else target.table
+    return next((metadata.tables[key] for metadata in _several(models) if key in metadata.tables), None)
 
 
 def _unique_of(table: Table, column: str) -> Index | UniqueConstraint | None:

@@ -294,6 +294,8 @@ def _of_invalid_ids(rows: Rows, sample: int | None) -> Iterator[Obstacle]:
         ids = "1 id is" if number == 1 else f"{number} ids are"
         problem = f"{ids} not of the format {rows.target.format!r}, such as {', '.join(map(safe_repr, examples))}"
         remedy = 'pass the format with .accepting(…), or on_invalid="keep", or on_invalid="replace"'
+        if any(map(rows.target.format.is_valid, examples)):  # lookups compare the spelling of new ids
+            remedy = "write those in another case like new ids, with UPDATE and lower() or upper(), or " + remedy
         yield Obstacle("invalid-ids", problem, remedy)
 
 

@@ -109,7 +109,7 @@ class Rows(ABC):
 
     @abstractmethod
     def is_well_formed(self) -> ColumnElement[bool]:
-        """Return the condition that the id of a row matches the pattern of the format."""
+        """Return the condition that the id of a row matches the pattern of stored ids."""
 
     def between(self, after: Place | None, until: Place) -> ColumnElement[bool]:
         """Return a condition for the rows behind *after*, or from the first one, up to *until*."""

@@ -81,6 +81,8 @@ def _hint(given: Any, inspected: object) -> str:
         return f", but an attribute of one: pass {cast('type[Any]', given.class_).__name__}"
     if isinstance(given, FromClause):
         return ", but a table: pass the model that is mapped to it"
+    if isinstance(given, type) and hasattr(given, "__public_id__"):
+        return f": write class {given.__name__}(PublicIdMixin, Base), with a declarative base"
     return ": pass the class, not its name" if isinstance(given, str) else "; expected a model"
 
 

@@ -7,12 +7,14 @@
   it, and nothing replaces it.
 * **On assignment** (``set``), the id is validated. The id of a stored row cannot change (:class:`ImmutablePublicId`).
   If the stored id is not loaded, the assignment does not load it: the flush compares the two (``before_update``).
+* **When attributes are copied** to a stored row from a *patch*, an object without a row that has the same key, the id
+  that the patch got because it was read is ignored.
 """
 
 from __future__ import annotations
 
 from typing import Any, cast
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 from sqlalchemy import Column, FromClause, Subquery, Table, event, inspect, select
 from sqlalchemy.engine import Connection
@@ -36,6 +38,7 @@ from sqlalchemy_public_id.guard.drawing import discard, draw_on_access, drawing_
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
+from sqlalchemy_public_id.orm.annotations import wrong_annotation
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType, is_expression
@@ -45,30 +48,67 @@ from sqlalchemy_public_id.weak import RefDict
 
 
 def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that declares an id or a key twice, or its format under another name. Runs when a class is mapped.
+    """Refuse a model that declares an id or a key twice, its format under another name, or an id as another type.
+
+    Runs when a class is mapped.
 
     :raises ConfigurationError: if the model is refused. Neither its mapper nor its table remains.
     """
-    if not _is_declared_here(mapper, model):
-        return
     try:
-        _refuse_two_declarations(mapper, model)
         _refuse_other_settings(model)
+        if _is_declared_here(mapper, model):
+            _refuse_two_declarations(mapper, model)
+        _refuse_other_types(mapper, model)
     except ConfigurationError:
         table = cast("Table", mapper.local_table)
-        if mapper.inherits is None or table is not mapper.inherits.local_table:
+        is_own = mapper.inherits is None or table is not mapper.inherits.local_table
+        if is_own and hasattr(model, "__tablename__"):
             table.metadata.remove(table)
         raise
+
+
+_SETTINGS = {"__public_id__", "__public_id_refs__"}
+"""The names that a class may have: the format of its ids, and what the references of a mapper are cached in."""
 
 
 def _refuse_other_settings(model: type[Any]) -> None:
     for base in model.__mro__:
         for name, value in vars(base).items():
+            if name in _SETTINGS or "__" not in name:
+                continue
             is_format = isinstance(value, Format) or (isinstance(value, type) and issubclass(value, TypedId))
-            if is_format and name.startswith("__") and name != "__public_id__":
+            mangled = f"_{base.__name__.lstrip('_')}__public_id"  # of __public_id, in the body of a class
+            if (
+                name.startswith("__public_id")
+                or (is_format and name == mangled)
+                or (is_format and name.startswith("__") and hasattr(model, "__public_id__"))
+            ):
+                written = "__public_id" if name == mangled else name
                 raise ConfigurationError(
-                    f"{model.__name__}: {name} has no effect; the format of the ids is __public_id__"
+                    f"{model.__name__}: {written} has no effect; the format of the ids is __public_id__"
                 )
+
+
+def _refuse_other_types(mapper: Mapper[Any], model: type[Any]) -> None:
+    for name, column in mapper.columns.items():  # mapper.column_attrs would configure all mappers
+        if not is_public_id(column) or is_copy(column):
+            continue
+        type_ = public_id_type(column)
+        wrong = wrong_annotation(model, name, type_.python_type)
+        if wrong is None:
+            continue
+        typed, format = issubclass(wrong, TypedId), getattr(type_.format, "__name__", type_.format)
+        mixins = (base.__name__ for base in model.__mro__ if base.__module__ == "sqlalchemy_public_id.declare")
+        mixin = next(mixins, None) if name == "public_id" else None
+        if not typed:
+            remedy = f"write Mapped[{type_.python_type.__name__}]"
+        elif mixin is None:
+            remedy = f"write public_id_column({wrong.__name__})"
+        else:
+            remedy = f"write {mixin}[{wrong.__name__}] and leave the annotation out"
+        raise ConfigurationError(
+            f"{model.__name__}: {name} is annotated as {wrong.__name__}, but the ids are those of {format}; {remedy}"
+        )
 
 
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
@@ -107,7 +147,7 @@ def _listen_to_rows(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) -> 
 
 
 def _add_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
-    _listen_to_attribute(attribute, column)
+    _listen_to_attribute(mapper, attribute, column)
     if isinstance(getattr(column.default, "arg", None), IdDefault):
         _drawn[ref(mapper)][attribute.key] = column
         # the ids of an SQL expression are unknown before the INSERT, and another function may return an id twice
@@ -222,19 +262,40 @@ def _join_formats_of_union(mapper: Mapper[Any], model: type[Any]) -> None:
 # --- attributes
 
 
-def _listen_to_attribute(attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
+_patches: WeakValueDictionary[str, InstanceState[Any]] = WeakValueDictionary()
+"""Id → the object with a key, but without a row, that got it because it was read: mostly a patch for another object."""
+
+
+def _is_of_patch(public_id: str | None, state: InstanceState[Any], key: str) -> bool:
+    """Return True if reading another object, which stands for the row of *state*, has made *public_id*."""
+    patch = _patches.get(public_id) if public_id is not None else None
+    if patch is None or not patch.transient or patch.dict.get(key) != public_id:
+        return False
+    mapper, values, identity_key = patch.mapper, patch.dict, state.identity_key
+    names = (mapper.get_property_by_column(column).key for column in mapper.primary_key)
+    of_patch = mapper.identity_key_from_primary_key(tuple(values.get(name) for name in names))
+    return identity_key is not None and of_patch[:2] == identity_key[:2]
+
+
+def _listen_to_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
     key, type_ = attribute.key, public_id_type(column)
+    primary_key = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
 
     def init_scalar(state: InstanceState[Any], value: Any, values: dict[str, Any]) -> Any:
         if state.has_identity:
             return value
+        is_patch = state.transient and None not in map(values.get, primary_key)
         generated = values[key] = draw_on_access(state, column, type_)
+        if is_patch:
+            _patches[generated] = state
         return generated
 
     def on_set(state: InstanceState[Any], value: Any, old: Any, initiator: AttributeEventToken) -> Any:
         model = state.class_.__name__
         if state.has_identity and old is not None:  # a row without an id may still get one
             canonical = type_.canonical(value)
+            if _is_of_patch(canonical, state, key):
+                return old if isinstance(old, str) else getattr(state.obj(), key) or canonical
             history = AttributeState(state, key).history
             if canonical is not None and history.added and not history.deleted:
                 return canonical  # assigned again while the stored id is not loaded: the flush compares

@@ -54,10 +54,12 @@ from sqlalchemy_public_id.references.reference import (
     Declared,
     PublicRef,
     Scope,
+    declared_refs,
     has_relationships,
     public_refs,
     refs_of,
 )
+from sqlalchemy_public_id.weak import RefDict
 
 __all__ = ["AnyPublicIdType", "PublicRef", "Scope", "eager", "load", "public_ref", "public_refs"]
 
@@ -104,6 +106,16 @@ class _RefAttribute(Declared, hybrid_property[Any]):
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self.__name__ = name
+
+    @property
+    def prop(self) -> NoReturn:
+        """What ``selectinload()``, ``joinedload()``, ``defer()`` and others ask an attribute for."""
+        name = self.__name__
+        raise ConfigurationError(
+            f"{name} is a reference, which this function cannot load or defer: to load it with the objects, write "
+            f"references.eager(Model.{name}); to load the rows that it refers to, name {self.relationship}; to defer "
+            f"it, name the foreign key"
+        )
 
     def _read(self, instance: object) -> str | None:
         return reading.read(instance, self.__name__, self.relationship, writing.other_id)
@@ -199,6 +211,38 @@ def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement
 # --- listeners
 
 
+class _Refs(list[PublicRef]):
+    """The references that show a relationship; only its listener keeps them, and their models, alive."""
+
+
+_refs: RefDict[Mapper[Any], weakref.WeakValueDictionary[str, _Refs]] = RefDict()
+"""Mapper → relationship → what its listener gets."""
+
+
+def _listened(mapper: Mapper[Any], relationship: str) -> _Refs:
+    """Listen to *relationship* of *mapper*, once, and return the references for which the listener acts."""
+    of_mapper = _refs.get(weakref.ref(mapper))
+    if of_mapper is None:
+        of_mapper = _refs.keep(mapper, weakref.WeakValueDictionary())
+    refs = of_mapper.get(relationship)
+    if refs is None:
+        refs = of_mapper[relationship] = _Refs()
+        listener = partial(writing.on_relationship_set, refs)
+        event.listen(mapper.class_manager[relationship], "set", listener, raw=True)
+    return refs
+
+
+def _before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
+    """Listen to relationships before SQLAlchemy does, whose listeners raise an AttributeError for a public id.
+
+    It begins to listen to those of subclasses when it configures the superclass.
+    """
+    for each in mapper.self_and_descendants:
+        for declared in declared_refs(each).values():
+            if declared.relationship in each.class_manager and not each.configured:
+                _listened(each, declared.relationship)
+
+
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     if has_relationships(mapper):
         _listen(mapper)
@@ -227,8 +271,7 @@ def _listen(mapper: Mapper[Any]) -> None:
         event.listen(mapper.class_, "expire", reading.await_reading_again, raw=True)
         event.listen(mapper.class_, "refresh", reading.await_reading_again, raw=True)
     for ref in refs.values():
-        relationship = mapper.class_manager[ref.relationship]
-        event.listen(relationship, "set", partial(writing.on_relationship_set, ref), raw=True)
+        _listened(mapper, ref.relationship).append(ref)
         event.listen(mapper.class_manager[ref.key], "set", reading.await_reading, raw=True)
 
 
@@ -239,6 +282,7 @@ def _after_attach(session: Session, state: InstanceState[Any]) -> None:
 
 
 _LISTENERS = Listeners(
+    Listener(Mapper, "before_mapper_configured", _before_mapper_configured),
     Listener(Mapper, "mapper_configured", _on_mapper_configured),
     Listener(Mapper, "after_configured", _after_configured),
     Listener(Session, "after_attach", _after_attach, {"raw": True}),  # raw: SQLAlchemy does not wrap the function

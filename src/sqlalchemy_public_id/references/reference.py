@@ -23,6 +23,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.orm.annotations import wrong_annotation
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
@@ -161,7 +162,7 @@ def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
     kept: tuple[Mapper[Any], dict[str, PublicRef]] | None = mapper.class_.__dict__.get(_KEPT)
     if kept is not None and kept[0] is mapper:  # a class can be mapped again
         return kept[1]
-    refs = {name: _ref(mapper, name, declared) for name, declared in _declared(mapper).items()}
+    refs = {name: _ref(mapper, name, declared) for name, declared in declared_refs(mapper).items()}
     if mapper.configured:
         type.__setattr__(mapper.class_, _KEPT, (mapper, refs))  # bypasses the metaclass, which would map the attribute
     return refs
@@ -169,10 +170,11 @@ def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
 
 def has_relationships(mapper: Mapper[Any]) -> bool:
     """Return True if all references of *mapper* have relationships. A ``backref`` may add a relationship later."""
-    return all(declared.relationship in mapper.relationships for declared in _declared(mapper).values())
+    return all(declared.relationship in mapper.relationships for declared in declared_refs(mapper).values())
 
 
-def _declared(mapper: Mapper[Any]) -> dict[str, Declared]:
+def declared_refs(mapper: Mapper[Any]) -> dict[str, Declared]:
+    """Return the declarations of the references of *mapper* by the names of their attributes."""
     descriptors = mapper.all_orm_descriptors.items()
     return {str(name): descriptor for name, descriptor in descriptors if isinstance(descriptor, Declared)}
 
@@ -191,6 +193,13 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         target_id, column = public_id_attribute(target.class_, declared.id_attribute)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
+    id_type = public_id_type(column)
+    wrong = wrong_annotation(mapper.class_, name, id_type.python_type)
+    if wrong is not None:
+        right = f"Mapped[{id_type.python_type.__name__}{' | None' if local.nullable else ''}]"
+        raise ConfigurationError(
+            f"{where} is annotated as {wrong.__name__}, but shows the ids of {target.class_.__name__}; write {right}"
+        )
     shared, condition = _scope(where, mapper, target, declared.scope)
     return PublicRef(
         attribute=name,
@@ -200,7 +209,7 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         target_key=_key(where, target, remote),
         target_id=target_id,
         nullable=bool(local.nullable),
-        id_type=public_id_type(column),
+        id_type=id_type,
         shared=shared,
         condition=condition,
     )

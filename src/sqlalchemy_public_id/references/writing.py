@@ -98,15 +98,24 @@ def _unload_relationship(state: InstanceState[Any], ref: PublicRef) -> None:
 
 
 def on_relationship_set(
-    ref: PublicRef, state: InstanceState[Any], value: object, old: object, initiator: object
+    refs: list[PublicRef], state: InstanceState[Any], value: object, old: object, initiator: object
 ) -> None:
-    """Discard a public id that was assigned before the relationship was set.
+    """Discard a public id that was assigned before the relationship was set; refuse one that is assigned to it.
 
     ``None`` does not count for an object without a row, as in :func:`relationship_changed`.
+
+    :param refs: the references that show the relationship.
     """
-    if isinstance(state.dict.get(ref.key), UnresolvedKey) and (value is not None or state.has_identity):
-        before = cast("Sequence[Any]", AttributeState(state, ref.key).history.deleted)
-        setattr(state.obj(), ref.key, before[0] if before else getattr(value, ref.target_key, None))
+    for ref in refs:
+        if isinstance(value, (str, int)):
+            model, name = state.class_.__name__, ref.relationship
+            raise ConfigurationError(
+                f"{model}.{name} cannot become {safe_repr(value)}: it holds an object of {ref.target.__name__}; assign "
+                f"one, or its public id to {model}.{ref.attribute}, or its key to {model}.{ref.key}"
+            )
+        if isinstance(state.dict.get(ref.key), UnresolvedKey) and (value is not None or state.has_identity):
+            before = cast("Sequence[Any]", AttributeState(state, ref.key).history.deleted)
+            setattr(state.obj(), ref.key, before[0] if before else getattr(value, ref.target_key, None))
 
 
 # --- the flush

@@ -5,21 +5,24 @@
 >>> new = InvoiceId()
 >>> checked = InvoiceId("inv_3k9x0a7b2c")
 >>> TypedId.parse("inv_3k9x0a7b2c")
-InvoiceId('inv_3k9x0a7b2c')
+'inv_3k9x0a7b2c'
 
-A typed id is a :class:`str` whose text is well-formed. It compares, hashes, pickles and serializes to JSON like any
-string, and mypy and pyright reject an ``OrderId`` where an ``InvoiceId`` is expected.
+A typed id is a :class:`str` whose text is well-formed. It compares, hashes, prints, pickles and serializes to JSON like
+any string, and mypy and pyright reject an ``OrderId`` where an ``InvoiceId`` is expected.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.registry import typed_ids
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 __all__ = ["TypedId"]
 
@@ -28,6 +31,9 @@ _NEW: Final[Any] = object()
 
 class TypedId(str):
     """Base class of typed ids. Call a subclass without arguments to generate an id, or with a string to validate it.
+
+    A type whose format is one of UUIDs takes a :class:`uuid.UUID`, too. The ``repr()`` of an id is the one of its text,
+    so that equal ids make equal keys of a cache, such as ``f"cart:{ids}"``; its prefix shows its type.
 
     :param prefix: the prefix of the ids, such as ``"cus"``; it can be set in *format* instead.
     :param format: the format of the ids; :class:`NanoId` by default.
@@ -63,7 +69,7 @@ class TypedId(str):
         cls.prefix = str(cls.id_format.prefix)
         typed_ids.claim(cls, cls.id_format)
 
-    def __new__(cls, text: str = _NEW) -> Self:
+    def __new__(cls, text: str | UUID = _NEW) -> Self:
         if type(text) is cls:
             return text
         format = getattr(cls, "id_format", None)
@@ -87,9 +93,6 @@ class TypedId(str):
         expected = format.expected if format else f"an id of a declared {cls.__name__} type"
         reason = f"it is of type {owner.__name__}" if owner else "no type has ids like this"
         raise InvalidPublicId(text, expected=expected, reason=reason, field=field)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str.__repr__(self)})"
 
     def __getstate__(self) -> object:
         """Leave the name of the field out of pickles and copies, which are no longer a part of a request."""

@@ -25,8 +25,8 @@ def core_schema_of(
 ) -> core_schema.CoreSchema:
     """Return the schema of ids that *check* accepts and makes canonical; they are strings in JSON.
 
-    Other types are not converted, so strict mode makes no difference. A refused value raises an error of type
-    ``public_id``.
+    Nothing else is converted but the objects that formats take, such as UUIDs, so strict mode makes no difference. A
+    refused value raises an error of type ``public_id``.
 
     :param mark: called with an id that was parsed from a string, and the name of its field, or None outside of a model.
     :param name: a name for the ids, which the places of errors in a union contain.

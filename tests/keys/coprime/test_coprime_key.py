@@ -75,6 +75,19 @@ def test_number() -> None:
         format.number("x", field="code")
 
 
+def test_ignored_case() -> None:
+    """With ``ignore_case=True``, ids in either case lead back to their numbers; the option is shown, and compared."""
+    format = CoprimeKey(Counter(41), step=STEP, prefix="ord", ignore_case=True)
+    text = format.generate()
+
+    assert (format.canonical(text.upper()), format.number(text.upper())) == (text, 41)
+    assert (
+        format == format.named() == pickle.loads(pickle.dumps(format)) != CoprimeKey("order", step=STEP, prefix="ord")
+    )
+    assert repr(format).endswith("prefix='ord', ignore_case=True)")
+    assert not CoprimeKey("order", step=STEP, prefix="ord").is_valid(text.upper())
+
+
 def test_accepting() -> None:
     """Older ids stay valid: of another step, of another format, and of the formats that an older format accepts."""
     older = CoprimeKey("old", step=CoprimeStep("abc", 4))

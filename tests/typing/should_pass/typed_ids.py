@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from models import CustomerId, OrderId
 from typing_extensions import assert_type
 
-from sqlalchemy_public_id import Format, NanoId, TypedId
+from sqlalchemy_public_id import Format, NanoId, TypedId, Uuid7
 
 
 def as_text(text: str) -> str:
@@ -36,3 +38,10 @@ class InvoiceId(EntityId, format=NanoId(prefix="inv")): ...
 entity: EntityId = InvoiceId()
 assert_type(InvoiceId.parse(entity), InvoiceId)
 assert_type(EntityId.parse(entity), EntityId)
+
+
+class DeedId(TypedId, format=Uuid7(prefix="deed")): ...
+
+
+def of(value: UUID) -> DeedId:
+    return DeedId(value)

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Protocol
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
-from sqlalchemy_public_id.formats._base import Format, named_settings
-from sqlalchemy_public_id.formats.alphabets import BASE36, character_class
+from sqlalchemy_public_id.formats._base import Format
+from sqlalchemy_public_id.formats._settings import named_settings
+from sqlalchemy_public_id.formats.alphabets import BASE36, both_cases, case_of, character_class, check_separator
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.keys.coprime.step import CoprimeStep, KeySpace
 from sqlalchemy_public_id.messages import safe_repr
@@ -69,6 +70,8 @@ class CoprimeKey(Format):
     """The keys and their order; by default six characters of base 36, two billion keys."""
     prefix: str | None = None
     separator: str = "_"
+    ignore_case: bool = False
+    """True to accept ids, prefix included, in either case. They are stored and shown in the case of the alphabet."""
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
@@ -80,8 +83,11 @@ class CoprimeKey(Format):
                 f"BlockAllocator(engine, name), or a name, and CoprimeStep(alphabet, length), or a KeyedStep"
             )
         object.__setattr__(self, "name", name)
-        self._refuse_separator_in(step.alphabet, "alphabet", "'.' or '~', or another alphabet")
-        self._describe(f"{character_class(step.alphabet)}{{{step.length}}}", step.length, step.expected)
+        case = case_of(step.alphabet, self.ignore_case)
+        accepted = step.alphabet if case is None else both_cases(step.alphabet)
+        check_separator(self.prefix, self.separator, accepted, "alphabet", "'.' or '~', or another alphabet")
+        pattern = f"{character_class(accepted)}{{{step.length}}}"
+        self._describe(pattern, step.length, step.expected, case, ignore_case=self.ignore_case)
 
     @property
     def capacity(self) -> int:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted
-from sqlalchemy_public_id.formats._base import Value
+from sqlalchemy_public_id.formats._settings import Value
 from sqlalchemy_public_id.formats.alphabets import reader_of, writer_of
 from sqlalchemy_public_id.formats.nanoid import NanoId
 from sqlalchemy_public_id.keys.ranges import is_whole

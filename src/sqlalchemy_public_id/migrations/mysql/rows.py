@@ -127,7 +127,7 @@ class MySQLRows(Rows):
             return self.column >= 0 if number.bits == 64 else is_id
         text = cast(self.column, CHAR(charset="utf8mb4")).collate("utf8mb4_bin")  # other collations ignore case
         lengths = [form.max_length for form in format.forms]  # "$" matches before a newline, too
-        return and_(func.char_length(text).in_(lengths), text.regexp_match(format.pattern))
+        return and_(func.char_length(text).in_(lengths), text.regexp_match(format.stored_pattern))
 
     @contextmanager
     def claim(self, after: Place | None) -> Generator[bool]:

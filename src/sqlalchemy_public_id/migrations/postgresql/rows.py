@@ -115,7 +115,7 @@ class PostgreSQLRows(Rows):
             return matches
         text = cast(self.column, Text).collate("C")
         if not isinstance(format, NanoId) or len(format.forms) > 1:
-            return text.regexp_match(_text(format.pattern))
+            return text.regexp_match(_text(format.stored_pattern))
         # searching for characters outside the alphabet takes a quarter of the time
         lead = "" if format.prefix is None else format.prefix + format.separator
         others = f"[^{character_class(format.alphabet)[1:]}"

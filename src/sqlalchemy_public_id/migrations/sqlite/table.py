@@ -197,7 +197,7 @@ class SQLiteRows(Rows):
             digits: Any = func.lower(func.hex(column))
             return column >= 0 if number.bits == 64 else digits.regexp_match(number.hex_pattern)
         lengths = [form.max_length for form in format.forms]  # "$" matches before a newline, too
-        is_id = func.length(column).in_(lengths) & column.regexp_match(format.pattern)
+        is_id = func.length(column).in_(lengths) & column.regexp_match(format.stored_pattern)
         return case((func.typeof(column) == "text", is_id), else_=false())
 
 
