@@ -23,7 +23,6 @@ from sqlalchemy.orm import (
 
 from sqlalchemy_public_id import (
     ConfigurationError,
-    InvalidPage,
     NanoId,
     PublicIdColumnMixin,
     PublicIdMixin,
@@ -34,6 +33,7 @@ from sqlalchemy_public_id import (
     public_id_column,
 )
 from sqlalchemy_public_id._private import IS_FAST
+from sqlalchemy_public_id.errors import InvalidPage
 from sqlalchemy_public_id.formats import Uuid7
 
 

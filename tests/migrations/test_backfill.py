@@ -14,6 +14,7 @@ from sqlalchemy import Engine, select
 from support.marks import on
 from support.people import People, send
 
+import sqlalchemy_public_id.migrations.backfill
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
 from sqlalchemy_public_id.backfill import Progress
 from sqlalchemy_public_id.errors import MigrationRefused
@@ -23,7 +24,7 @@ from sqlalchemy_public_id.migrations.rows import Rows
 
 pytestmark = pytest.mark.backend
 
-MODULE: Any = backfill
+MODULE: Any = sqlalchemy_public_id.migrations.backfill
 ROWS = 3_000
 KEYS = {
     "id integer PRIMARY KEY": "n",

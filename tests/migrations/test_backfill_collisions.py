@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import Engine
 from support.people import People, send
 
+import sqlalchemy_public_id.migrations.backfill
 from sqlalchemy_public_id import NanoId, PublicIdCollision, backfill, testing
 
 pytestmark = pytest.mark.backend
 
-MODULE: Any = backfill
+MODULE: Any = sqlalchemy_public_id.migrations.backfill
 A, B = "a" * 12, "b" * 12
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.marks import on
 from support.people import People, send
 
-from sqlalchemy_public_id import backfill
+from sqlalchemy_public_id.migrations import backfill
 
 pytestmark = pytest.mark.backend
 

@@ -97,7 +97,7 @@ def through(people: People, engine: Engine) -> People:
 
 def test_backfill(pooler: Pooler, people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several workers fill the table through the pooler, no lock remains, and a second run fills what is left."""
-    monkeypatch.setattr("sqlalchemy_public_id.backfill.WINDOW", 2_000)
+    monkeypatch.setattr("sqlalchemy_public_id.migrations.backfill.WINDOW", 2_000)
     people.run("expand_public_id")
     with ThreadPoolExecutor(3) as threads:
         workers = [

@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 from support.people import People
 
-from sqlalchemy_public_id import backfill
+from sqlalchemy_public_id.migrations import backfill
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["pymysql", "psycopg", "sqlalchemy_public_id.alembic.toimpl"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -52,6 +51,8 @@ _OTHER_NAMES = {
 
 def _unknown(cls: str, name: str, known: list[str]) -> str:
     """Return what is wrong with the setting *name*, and the one that is probably meant."""
+    from difflib import get_close_matches  # few programs need it
+
     near = [right for right, others in _OTHER_NAMES.items() if name in others and right in known]
     near += get_close_matches(name, known, 1)
     meant = f" (did you mean {near[0]}?)" if near else ""
