@@ -29,7 +29,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.column import check_names
-from sqlalchemy_public_id.migrations.declared import Models
+from sqlalchemy_public_id.migrations.from_models import Models
 from sqlalchemy_public_id.types import format_of
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]

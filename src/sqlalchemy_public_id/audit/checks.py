@@ -19,10 +19,10 @@ from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
 from sqlalchemy_public_id.messages import command_line, safe_repr
-from sqlalchemy_public_id.migrations import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations import PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.databases import database_of, live_table, plan_for
 from sqlalchemy_public_id.migrations.obstacles import find_obstacles, obstacles_of_the_type
-from sqlalchemy_public_id.migrations.plan import Scene, Step
+from sqlalchemy_public_id.migrations.plan import Migration, Step
 from sqlalchemy_public_id.migrations.steps import list_statements
 from sqlalchemy_public_id.naming import not_null_check_name
 
@@ -225,8 +225,8 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
 # --- remedies
 
 
-def _contract(table: AuditedTable, **changes: Any) -> Scene:
-    """Return the scene of a contract of the column, with *changes* to its target.
+def _contract(table: AuditedTable, **changes: Any) -> Migration:
+    """Return the migration that completes the column, with *changes* to its target.
 
     :raises ConfigurationError: if the operations do not accept its names.
     """
@@ -234,30 +234,30 @@ def _contract(table: AuditedTable, **changes: Any) -> Scene:
     plan = plan_for(target, dialect)
     if plan.has_own_default(table.state):  # the default stays
         plan = plan_for(replace(target, server_default="keep"), dialect)
-    return Scene(live_table(table.connection, target), plan, ["contract"], table.state)
+    return Migration(live_table(table.connection, target), plan, ["contract"], table.state)
 
 
 def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
     """Return the remedy that completes the column, or the obstacles to it; ``None`` if no step is left."""
     try:
-        scene = _contract(table, **changes)
+        migration = _contract(table, **changes)
     except ConfigurationError as error:  # such as a name that the operations do not accept
         return Remedy("text", (str(error),))
     of_a_guess = {"wrong-type", "too-short"} if table.format is None else set[str]()
-    obstacles = [each for each in find_obstacles(scene, catalogs_only=True) if each.code not in of_a_guess]
+    obstacles = [each for each in find_obstacles(migration, catalogs_only=True) if each.code not in of_a_guess]
     if obstacles:
         return Remedy("text", tuple(map(str, obstacles)))
-    steps = [step for _, step in scene.steps]
+    steps = [step for _, step in migration.steps]
     if not steps:
         return None
     if table.dialect.name == "sqlite":
         # a shell continues after an error: if a row had no id, it would drop the old table and keep an empty copy
-        return _command("contract", scene.target)
+        return _command("contract", migration.target)
     return _statements(table, steps)
 
 
 def _statements(table: AuditedTable, steps: Sequence[Step]) -> Remedy:
-    session = database_of(table.connection.dialect).session(table.connection, Patience())
+    session = database_of(table.connection.dialect).session(table.connection, Timeouts())
     lines = list_statements(steps, session, table.state)
     return Remedy("sql", tuple(line if line.startswith("-- ") else f"{line};" for line in lines))
 

@@ -22,7 +22,7 @@ from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import live_table
-from sqlalchemy_public_id.migrations.declared import Models, name_in_models
+from sqlalchemy_public_id.migrations.from_models import Models, name_in_models
 from sqlalchemy_public_id.migrations.state import IndexFacts, State
 from sqlalchemy_public_id.migrations.table import columns_of, primary_key_of
 from sqlalchemy_public_id.naming import derived_name

@@ -20,7 +20,7 @@ from sqlalchemy_public_id.migrations.postgresql.rows import PostgreSQLRows
 from sqlalchemy_public_id.migrations.postgresql.session import PostgreSQLSession
 from sqlalchemy_public_id.migrations.postgresql.table import PostgreSQLTable
 from sqlalchemy_public_id.migrations.rows import Rows
-from sqlalchemy_public_id.migrations.session import Session
+from sqlalchemy_public_id.migrations.session import MigrationSession
 from sqlalchemy_public_id.migrations.sqlite.plan import SQLitePlan
 from sqlalchemy_public_id.migrations.sqlite.table import SQLiteRows, SQLiteSession, SQLiteTable
 from sqlalchemy_public_id.migrations.state import State
@@ -33,7 +33,7 @@ class Database(NamedTuple):
     plan: type[Plan]
     table: type[LiveTable]
     rows: type[Rows]
-    session: type[Session]
+    session: type[MigrationSession]
 
 
 _MYSQL = Database(MySQLPlan, MySQLTable, MySQLRows, MySQLSession)

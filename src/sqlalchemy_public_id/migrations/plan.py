@@ -21,7 +21,7 @@ from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import column_type
 
-Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
+Phase: TypeAlias = Literal["expand", "backfill", "contract", "loosen", "drop"]
 
 
 class Lock(enum.Enum):
@@ -137,7 +137,7 @@ class Plan(ABC):
         """Return the steps that make the column unique and NOT NULL."""
 
     @abstractmethod
-    def relax(self) -> list[Step]:
+    def loosen(self) -> list[Step]:
         """Return the steps that restore the result of :meth:`expand`."""
 
     @abstractmethod
@@ -153,21 +153,21 @@ class Plan(ABC):
         return [(phase, step) for phase in phases if phase != "backfill" for step in getattr(self, phase)()]
 
     @abstractmethod
-    def rights(self, scene: Scene) -> list[str]:
+    def rights(self, migration: Migration) -> list[str]:
         """Return the rights that the phases need."""
 
     @abstractmethod
-    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
+    def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
         """Yield the obstacles to the phases that the catalogs show."""
 
-    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+    def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Yield an obstacle for the first step that the server refuses on an empty copy of the table.
 
         PostgreSQL has no rehearsal, because it cannot copy a table with its dependants and without its rows.
         """
         yield from ()
 
-    def warnings(self, scene: Scene) -> Iterator[str]:
+    def warnings(self, migration: Migration) -> Iterator[str]:
         """Yield a warning for each effect of the phases on other servers."""
         yield from ()
 
@@ -180,8 +180,8 @@ class Plan(ABC):
 
 
 @dataclass(frozen=True)
-class Scene:
-    """The context that all checks of one migration share."""
+class Migration:
+    """A migration of one table: its plan, and the state in which it begins. All checks share what it has read."""
 
     table: LiveTable
     plan: Plan

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import LockNotAvailable
-from sqlalchemy_public_id.migrations.consent import Patience, Triggers
+from sqlalchemy_public_id.migrations.consent import Timeouts, Triggers
 from sqlalchemy_public_id.migrations.plan import Lock, Step
 from sqlalchemy_public_id.migrations.table import LiveTable
 
@@ -24,10 +24,10 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
 _LONGEST_PAUSE = 1.0
 
 
-class Session(ABC):
+class MigrationSession(ABC):
     """The session of *connection*. The settings that it changes are restored afterwards.
 
-    :param patience: how long statements may wait for locks; ``None`` leaves the limits as they are.
+    :param timeouts: how long statements may wait for locks; ``None`` leaves the limits as they are.
     """
 
     lock_setting: ClassVar[str]
@@ -37,10 +37,10 @@ class Session(ABC):
     has_turns: ClassVar[bool] = True
     """False if the database has one writer, so that migrations take turns anyway."""
 
-    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
+    def __init__(self, connection: Connection, timeouts: Timeouts | None = None) -> None:
         self.connection: Connection = connection
-        self.patience: Patience = patience or Patience()
-        self.is_limited: bool = patience is not None
+        self.timeouts: Timeouts = timeouts or Timeouts()
+        self.is_limited: bool = timeouts is not None
 
     @property
     def is_stable(self) -> bool:
@@ -103,10 +103,10 @@ class Session(ABC):
 
     def timeout_of(self, step: Step) -> float:
         """Return how many seconds *step* waits for its lock."""
-        patience = self.patience
+        timeouts = self.timeouts
         if step.lock is Lock.REWRITE:  # it is tried once, with the time of all attempts
-            return patience.lock_timeout * patience.attempts
-        return patience.index_timeout if step.lock is Lock.BUILD else patience.lock_timeout
+            return timeouts.lock_timeout * timeouts.attempts
+        return timeouts.index_timeout if step.lock is Lock.BUILD else timeouts.lock_timeout
 
     def lock_limit(self, seconds: float) -> str:
         """Return the statement that limits how long statements wait for a lock."""
@@ -118,7 +118,7 @@ class Session(ABC):
     @contextmanager
     def limited_to(self, seconds: float) -> Generator[None]:
         """Let statements wait up to *seconds* for their locks, and restore the usual limit afterwards."""
-        usual = self.patience.lock_timeout
+        usual = self.timeouts.lock_timeout
         if seconds == usual:
             yield
             return
@@ -143,7 +143,7 @@ class Session(ABC):
     # --- the turn
 
     @abstractmethod
-    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         """Try to take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table."""
 
     @abstractmethod
@@ -155,7 +155,7 @@ class Session(ABC):
         """Release the lock, unless it ends with the transaction."""
 
     @contextmanager
-    def turn(self, table: str | None = None, schema: str | None = None, *, timeout: float) -> Generator[None]:
+    def take_turn(self, table: str | None = None, schema: str | None = None, *, timeout: float) -> Generator[None]:
         """Wait until no other migration works on *table*, or on the database, and keep others out until the block ends.
 
         Two processes that migrate one table at once would undo each other's work, because each drops the index that the
@@ -170,7 +170,7 @@ class Session(ABC):
         """
         name = table or str(self.connection.engine.url.database)
         began, pause, holder = time.monotonic(), 0.05, None
-        while (is_ours := self.try_turn(table, schema)) is False:
+        while (is_ours := self.try_to_take_turn(table, schema)) is False:
             now = self.read_holder()
             if now not in (None, holder):
                 holder = now

@@ -24,7 +24,7 @@ from sqlalchemy_public_id.keys.cluster.audit import problems_of
 from sqlalchemy_public_id.keys.cluster.column import ClusterSpec, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, ClusterColumn, Config, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, Range
-from sqlalchemy_public_id.migrations import Patience
+from sqlalchemy_public_id.migrations import Timeouts
 from sqlalchemy_public_id.migrations.databases import database_of
 from sqlalchemy_public_id.migrations.steps import can_be_retried
 from sqlalchemy_public_id.migrations.table import columns_of
@@ -32,7 +32,7 @@ from sqlalchemy_public_id.migrations.table import columns_of
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
 
-_PATIENCE = Patience(lock_timeout=5.0, attempts=1)
+_TIMEOUTS = Timeouts(lock_timeout=5.0, attempts=1)
 """While an operation waits for its lock, all other statements on the table queue behind it. There is one attempt,
 because the transaction of the revision may hold other locks meanwhile."""
 
@@ -57,7 +57,7 @@ class ClusterOp(Directive):
             for written in in_script(self._statements(context, None), context.dialect):
                 context.impl.static_output(written)
             return
-        with database_of(connection.dialect).session(connection, _PATIENCE).settings():
+        with database_of(connection.dialect).session(connection, _TIMEOUTS).settings():
             try:
                 for statement in self._statements(context, connection):
                     operations.execute(as_ddl(statement))
@@ -65,7 +65,7 @@ class ClusterOp(Directive):
                 if not can_be_retried(error, connection.dialect):
                     raise
                 step, table = f"run op.{self.name}()", getattr(self, "table", CONFIG)
-                raise LockNotAvailable(step=step, table=table, attempts=1, timeout=_PATIENCE.lock_timeout) from error
+                raise LockNotAvailable(step=step, table=table, attempts=1, timeout=_TIMEOUTS.lock_timeout) from error
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
         """Return the DDL. With a *connection*, check the table first."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.session import Session, digest_of, restore, send
+from sqlalchemy_public_id.migrations.session import MigrationSession, digest_of, restore, send
 
 _READ = (
     *("lock_wait_timeout", "max_statement_time", "max_execution_time", "sql_mode", "system_versioning_alter_history"),
@@ -24,7 +24,7 @@ _ALL_STATEMENTS = 7
 """Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
 
 
-class MySQLSession(Session):
+class MySQLSession(MigrationSession):
     """The session of a connection to MySQL or MariaDB."""
 
     lock_setting = "lock_wait_timeout"
@@ -45,7 +45,7 @@ class MySQLSession(Session):
         }
         if self.is_limited:
             wanted |= {
-                "lock_wait_timeout": self._whole(self.patience.lock_timeout),
+                "lock_wait_timeout": self._whole(self.timeouts.lock_timeout),
                 "max_statement_time": 0,
                 "max_execution_time": 0,
             }
@@ -72,7 +72,7 @@ class MySQLSession(Session):
 
     # --- the turn
 
-    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         database = schema or send(self.connection, "SELECT DATABASE()").scalar()
         self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
         return bool(send(self.connection, f"SELECT GET_LOCK({self._turn}, 0)").scalar())

@@ -15,9 +15,9 @@ from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.dialects.quoting import literal, quoted_table
-from sqlalchemy_public_id.migrations.consent import Patience
+from sqlalchemy_public_id.migrations.consent import Timeouts
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.session import Session, restore, send, transaction
+from sqlalchemy_public_id.migrations.session import MigrationSession, restore, send, transaction
 
 _CLASS = 1_886_743_908
 """The ``classid`` of our locks in ``pg_locks``: "puid" in ASCII. Their ``objid`` is the table, or 0."""
@@ -28,13 +28,13 @@ _ATTEMPTS = 10
 """In a busy pool, one attempt may get the same session by chance."""
 
 
-class PostgreSQLSession(Session):
+class PostgreSQLSession(MigrationSession):
     """The session of a connection to PostgreSQL."""
 
     lock_setting = "lock_timeout"
 
-    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
-        super().__init__(connection, patience)
+    def __init__(self, connection: Connection, timeouts: Timeouts | None = None) -> None:
+        super().__init__(connection, timeouts)
         self._oid: int | None = None
         """The OID of the table whose lock this session holds."""
         self._is_alone = is_autocommit(connection)
@@ -55,7 +55,7 @@ class PostgreSQLSession(Session):
         return {row[0]: row[1] for row in send(self.connection, query)}
 
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
-        return {**dict.fromkeys(_LIMITS, 0), self.lock_setting: milliseconds(self.patience.lock_timeout)}
+        return {**dict.fromkeys(_LIMITS, 0), self.lock_setting: milliseconds(self.timeouts.lock_timeout)}
 
     def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
         # The first revision shares a transaction with the table of versions, which Alembic creates; others may share
@@ -83,7 +83,7 @@ class PostgreSQLSession(Session):
 
     # --- the turn
 
-    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         if not self.is_stable:
             return None
         oid = "0"

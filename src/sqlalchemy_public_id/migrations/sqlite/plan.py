@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
-from sqlalchemy_public_id.migrations.plan import Lock, Plan, Scene, Step, step_if
+from sqlalchemy_public_id.migrations.plan import Lock, Migration, Plan, Step, step_if
 from sqlalchemy_public_id.migrations.server_defaults import can_generate, expression, is_generated
 from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.sqlite.create_table import (
@@ -61,7 +61,7 @@ class SQLitePlan(Plan):
             ),
         ]
 
-    def relax(self) -> list[Step]:
+    def loosen(self) -> list[Step]:
         target = self.target
 
         def edit(sql: str, state: State) -> str:
@@ -100,50 +100,50 @@ class SQLitePlan(Plan):
         )
         return [copy, Step("drop the column", statements)]
 
-    def rights(self, scene: Scene) -> list[str]:
+    def rights(self, migration: Migration) -> list[str]:
         return ["the right to write the file"]
 
-    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        target, state = scene.target, scene.state
-        copies = {"contract", "relax"} & {*scene.phases} or ("drop" in scene.phases and state.constrained)
+    def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
+        target, state = migration.target, migration.state
+        copies = {"contract", "loosen"} & {*migration.phases} or ("drop" in migration.phases and state.constrained)
         if copies and state.stored is not None and state.stored.is_referred_to:
             problem = (
                 f"PRAGMA foreign_keys is ON, and other tables refer to {target.table!r}, whose rows a copy would orphan"
             )
             yield Obstacle("foreign-keys", problem, _SWITCH_OFF)
-        needs_unique = state.constrained and {"expand", "contract"} & {*scene.phases}
+        needs_unique = state.constrained and {"expand", "contract"} & {*migration.phases}
         if needs_unique and state.stored is not None and settles_duplicates(state.stored.sql, target.column):
             problem = f"the UNIQUE of {target.column} has ON CONFLICT, so a row whose id is taken is deleted or lost"
             yield Obstacle("wrong-index", problem, "copy the table into one without this clause")
-        if "contract" not in scene.phases or state.index:
+        if "contract" not in migration.phases or state.index:
             return
         master = self.quoted(target.schema or "main")
         others = "lower(name) = lower(?) AND lower(tbl_name) <> lower(?)"
         query = f"SELECT type, tbl_name FROM {master}.sqlite_master WHERE {others}"
-        row = scene.table.connection.exec_driver_sql(query, (target.unique_name, target.table)).first()
+        row = migration.table.connection.exec_driver_sql(query, (target.unique_name, target.table)).first()
         if row is not None:
             problem = f"the name {target.unique_name} belongs to the {row.type} of {row.tbl_name}"
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
 
-    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+    def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Use an in-memory copy of the schema, without what needs functions or modules of the application."""
-        target = replace(scene.target, schema=None)
-        master = self.quoted(scene.target.schema or "main")
+        target = replace(migration.target, schema=None)
+        master = self.quoted(migration.target.schema or "main")
         query = f"SELECT sql FROM {master}.sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
         engine = create_engine("sqlite://", isolation_level="AUTOCOMMIT")
         with engine.connect() as copy:
             send(copy, "PRAGMA foreign_keys=OFF")  # which listeners of the application may switch on
-            for sql in send(scene.table.connection, query).scalars():
+            for sql in send(migration.table.connection, query).scalars():
                 is_accepted(copy, sql)
             was_sound = is_accepted(copy, "PRAGMA foreign_key_check")
             table = SQLiteTable(copy, target)
-            steps = SQLitePlan(target, copy.dialect).steps_of(scene.phases)
+            steps = SQLitePlan(target, copy.dialect).steps_of(migration.phases)
             for _, step in steps if inspect(copy).has_table(target.table) else ():
                 try:
                     for sql in step.statements(table.read_state()):
                         send(copy, sql)
                 except DBAPIError as error:
-                    yield refused(scene, step, error)
+                    yield refused(migration, step, error)
                     break
             else:
                 if was_sound and not is_accepted(copy, "PRAGMA foreign_key_check"):

@@ -14,8 +14,8 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.rows import Places, Rows
-from sqlalchemy_public_id.migrations.session import Session, restore, send, transaction
+from sqlalchemy_public_id.migrations.rows import PositionColumns, Rows
+from sqlalchemy_public_id.migrations.session import MigrationSession, restore, send, transaction
 from sqlalchemy_public_id.migrations.state import IndexFacts, State, StoredTable
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
 from sqlalchemy_public_id.types import as_bits_format
@@ -180,7 +180,7 @@ class SQLiteRows(Rows):
     """The rows of a table of SQLite."""
 
     @classmethod
-    def read_places(cls, live: LiveTable) -> Places:
+    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
         key = list(live.connection.execute(_WITHOUT_ROWID, live.names).scalars())
         columns = {*live.connection.execute(_NAMES, live.names).scalars()}  # which may hide the row id
         free = [name for name in ("rowid", "_rowid_", "oid") if name not in columns]
@@ -204,7 +204,7 @@ class SQLiteRows(Rows):
 # --- the session
 
 
-class SQLiteSession(Session):
+class SQLiteSession(MigrationSession):
     """The session of a connection to SQLite."""
 
     lock_setting = "busy_timeout"
@@ -228,7 +228,7 @@ class SQLiteSession(Session):
             self.connection.connection.dbapi_connection
         )
 
-    def try_turn(self, table: str | None, schema: str | None) -> None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> None:
         return None
 
     def read_holder(self) -> None:
