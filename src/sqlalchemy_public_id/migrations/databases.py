@@ -57,10 +57,13 @@ def database_of(dialect: Dialect) -> Database:
     """
     database = _DATABASES.get(dialect.name)
     if database is None:
-        raise ConfigurationError(
-            f"migrations do not support {dialect.name}; expected one of {', '.join(sorted(_DATABASES))}"
-        )
+        raise ConfigurationError(f"migrations do not support {dialect.name}; expected one of {names_of_databases()}")
     return database
+
+
+def names_of_databases() -> str:
+    """Return the names of the dialects whose databases can be migrated, for a message."""
+    return ", ".join(sorted(_DATABASES))
 
 
 def live_table(connection: Connection, target: PublicIdColumn) -> LiveTable:

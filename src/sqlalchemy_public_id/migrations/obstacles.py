@@ -126,7 +126,7 @@ def _replaces_ids(migration: Migration) -> bool:
 def obstacles_of_the_type(migration: Migration) -> Iterator[Obstacle]:
     """Yield an obstacle if the type of the existing column cannot hold ids of the format."""
     target, dialect = migration.target, migration.table.connection.dialect
-    if not migration.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
+    if not migration.state.exists or migration.plan.stores_any_type:
         return
     columns = columns_of(inspect(migration.table.connection), target.table, target.schema)
     # MySQL and MariaDB ignore case in the name of a column
@@ -139,7 +139,7 @@ def obstacles_of_the_type(migration: Migration) -> Iterator[Obstacle]:
     if not (isinstance(target.format, BitsFormat) and target.format.is_native):
         length = getattr(existing, "length", None)
         kind = type(existing).__name__.upper()
-        is_indexed = dialect.name == "postgresql" or not kind.endswith("TEXT")  # MySQL indexes only a prefix of a TEXT
+        is_indexed = migration.plan.indexes_whole_texts or not kind.endswith("TEXT")
         if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"} or not is_indexed:
             yield _wrong_type(migration)
         elif length is not None and length < target.format.max_length:
@@ -191,20 +191,14 @@ def _of_the_collation(migration: Migration) -> Iterator[Obstacle]:
         return
     collation = f"the collation {state.collation}" if state.collation else "the collation"
     problem = f"{collation} of {target.column} can treat different ids as equal, such as aB and Ab"
-    if migration.table.connection.dialect.name == "sqlite":
-        binary = f"type_=sa.String({target.format.max_length}, collation='BINARY')"
-        batch = f"with op.batch_alter_table({target.table!r}) as batch_op: batch_op.alter_column({target.column!r}"
-        yield Obstacle("other-spellings", problem, f"change it in an earlier revision: {batch}, {binary})")
-    else:
-        remedy = 'pass collation="bytes" to change it; columns that are joined with this one need the same change'
-        yield Obstacle("other-spellings", problem, remedy)
+    yield Obstacle("other-spellings", problem, migration.plan.how_to_change_collation())
 
 
 def _of_a_change_of_collation(migration: Migration) -> Iterator[Obstacle]:
     target, plan = migration.target, migration.plan
     if plan.changes_collation(migration.state) and not migration.table.has_few_rows():
-        work = "rebuilds the indexes of" if migration.table.connection.dialect.name == "postgresql" else "copies"
-        problem = f"writers would wait: another collation {work} {target.table}, which has more than {FEW_ROWS:,} rows"
+        work = f"{plan.work_of_collation} {target.table}, which has more than {FEW_ROWS:,} rows"
+        problem = f"writers would wait: another collation {work}"
         yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
 
@@ -224,11 +218,15 @@ def _makes_uuids(migration: Migration, default: str) -> bool:
     """Return True if *default* is a function of the database whose ids the format accepts."""
     call = _UUID_CALL.fullmatch(default)
     kind = _UUIDS.get(call[1]) if call else None
-    is_uuid = migration.table.connection.dialect.name == "postgresql"  # elsewhere, a native column stores bytes
+    traits = traits_for(migration.table.connection.dialect)
     return kind is not None and any(
         isinstance(form, kind)
         and isinstance(form, BitsFormat)
-        and (is_uuid if form.is_native else form.encoding == "hyphenated" and form.prefix is None)
+        and (
+            isinstance(column_type(form, traits), Uuid)  # a column of bytes would store other ids
+            if form.is_native
+            else form.encoding == "hyphenated" and form.prefix is None
+        )
         for form in migration.target.format.forms
     )
 
@@ -274,11 +272,7 @@ def _of_the_ids(migration: Migration) -> Iterator[Obstacle]:
         yield from obstacles_of_duplicates(rows)
     if consent.on_invalid == "refuse":
         yield from _of_invalid_ids(rows, None if migration.runs else SAMPLE)
-    elif (
-        consent.on_invalid == "keep"
-        and migration.plan.collation == "ascii_bin"
-        and migration.plan.changes_collation(state)
-    ):
+    elif consent.on_invalid == "keep" and migration.plan.becomes_ascii(state):
         yield from _of_lost_characters(rows)
 
 

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
-from sqlalchemy_public_id.errors import LockNotAvailable
+from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.migrations.consent import Timeouts, Triggers
 from sqlalchemy_public_id.migrations.plan import Lock, Step
 from sqlalchemy_public_id.migrations.table import LiveTable
@@ -140,6 +141,24 @@ class MigrationSession(ABC):
         :param transactional_ddl: True if Alembic runs DDL inside of its transactions.
         """
 
+    # --- what a backfill may wait for
+
+    @abstractmethod
+    def count_running(self) -> int:
+        """Return the number of statements that other sessions of the server are running.
+
+        :raises ConfigurationError: if the database does not report it.
+        """
+
+    @abstractmethod
+    def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
+        """Return how many seconds this replica is behind; ``None`` if it does not replicate at the moment.
+
+        :param primary: a connection to the server that it replicates.
+        :param written: times, and positions that the replica had not replayed then, if the lag has to be measured.
+        :raises ConfigurationError: if the server is not a replica.
+        """
+
     # --- the turn
 
     @abstractmethod
@@ -226,6 +245,12 @@ def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager
     if traits_for(connection.dialect).commits_each_row:
         return transaction(connection, "BEGIN IMMEDIATE")
     return transaction(connection, "BEGIN") if triggers == "skip" else nullcontext()
+
+
+def no_replica(connection: Connection) -> ConfigurationError:
+    """Return the error for a server that is not a replica."""
+    url = connection.engine.url.set(query={}).render_as_string(hide_password=True)
+    return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")
 
 
 def digest_of(*parts: object) -> str:

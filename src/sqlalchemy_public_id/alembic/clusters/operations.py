@@ -18,6 +18,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.alembic.directives import Directive, as_function, registered
+from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
 from sqlalchemy_public_id.dialects.quoting import in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.keys.cluster.audit import problems_of
@@ -237,21 +238,21 @@ def _check_column(connection: Connection, op: _KeyOp, last: int) -> None:
 
     :raises ConfigurationError: if not; the message contains the operation that changes the column.
     """
-    inspector, dialect, name, key = inspect(connection), connection.dialect.name, op.table, op.column
+    inspector, counted_by, name, key = inspect(connection), key_counter_of(connection.dialect), op.table, op.column
     columns = columns_of(inspector, name, op.schema) if inspector.has_table(name, schema=op.schema) else {}
     if key not in columns:
         there_are = f"it has: {', '.join(columns)}" if columns else "there is no such table"
         raise ConfigurationError(f"{name!r} has no column {key!r}; {there_are}")
     type_: Any = columns[key]["type"]
     kind = type(getattr(type_, "data_type", type_)).__name__  # the type of a DOMAIN
-    is_large = dialect == "sqlite" or kind in {"BIGINT", "NUMERIC", "DECIMAL"} or last < 2**31
+    is_large = counted_by is KeyCounter.SQLITE_SEQUENCE or kind in {"BIGINT", "NUMERIC", "DECIMAL"} or last < 2**31
     counts, remedy = True, f"op.alter_column({name!r}, {key!r}, type_=sa.BigInteger())"
-    if dialect == "sqlite":  # no other catalog shows it
+    if counted_by is KeyCounter.SQLITE_SEQUENCE:  # no other catalog shows it
         master = quoted_table("sqlite_master", op.schema, connection.dialect)
         query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
         counts = "AUTOINCREMENT" in str(connection.exec_driver_sql(query, (name,)).scalar()).upper()
         remedy = "create the table with sqlite_autoincrement=True"
-    elif dialect != "postgresql":  # PostgreSQL itself refuses a key without a sequence
+    elif counted_by is KeyCounter.AUTO_INCREMENT:  # PostgreSQL itself refuses a key without a sequence
         counts = bool(columns[key].get("autoincrement"))
         remedy = f"{remedy[:-1]}, existing_nullable=False, autoincrement=True)"
     if not is_large or not counts:

@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from sqlalchemy import text
+from sqlalchemy import Dialect, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.consent import Consent
+from sqlalchemy_public_id.migrations.mysql.server_defaults import MySQLDefaults
 from sqlalchemy_public_id.migrations.mysql.session import MySQLSession
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
-from sqlalchemy_public_id.migrations.server_defaults import expression, is_generated
 from sqlalchemy_public_id.migrations.session import restore, send
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.steps import is_accepted, refused
@@ -32,6 +32,11 @@ class MySQLPlan(Plan):
     """The steps for MySQL and MariaDB."""
 
     bytewise = "ascii_bin"
+    works_in_a_shell = True
+
+    @classmethod
+    def defaults_of(cls, dialect: Dialect) -> MySQLDefaults:
+        return MySQLDefaults(dialect)
 
     def _problem(self, name: str, kind: str) -> str | None:
         database = self.dialect.name
@@ -154,7 +159,7 @@ class MySQLPlan(Plan):
                 f"MariaDB {'.'.join(map(str, version[:2]))} cannot generate ids, because it has no RANDOM_BYTES(); use "
                 f'10.10 or later, or pass server_default="none", and let every application set the ids'
             )
-        return expression(self.target.format, self.dialect.name)
+        return self.defaults.expression(self.target.format)
 
     def _generate_ids(self) -> list[Step]:
         if not self.generates_ids:
@@ -219,15 +224,15 @@ class MySQLPlan(Plan):
 
         return [Step("change the collation", statements)] if self.collation is not None else []
 
+    def becomes_ascii(self, state: State) -> bool:
+        return self.collation == self.bytewise and self.changes_collation(state)
+
     def _collated(self, state: State) -> State:
         """Return *state* as it will be after the collation has changed."""
         if not self.changes_collation(state):
             return state
         type_ = (state.type or "").partition(" CHARACTER SET ")[0]
         return replace(state, type=f"{type_} COLLATE {self.quoted(self.collation or '')}")
-
-    def has_own_default(self, state: State) -> bool:
-        return state.default is not None and is_generated(state.default, self.target.format, self.dialect.name)
 
     def _comment(self, existing: str | None) -> str:
         comment = self.target.comment if self.target.comment is not None else existing

@@ -7,19 +7,25 @@ rows, and must not end a phase before all nodes have executed it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.session import MigrationSession, digest_of, restore, send
+from sqlalchemy_public_id.migrations.session import MigrationSession, digest_of, no_replica, restore, send
 
 _READ = (
     *("lock_wait_timeout", "max_statement_time", "max_execution_time", "sql_mode", "system_versioning_alter_history"),
     *("wsrep_on", "wsrep_sync_wait", "group_replication_single_primary_mode", "group_replication_consistency"),
     *("innodb_lock_wait_timeout", "tx_isolation", "transaction_isolation"),
 )
+_STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
+_BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 _ALL_STATEMENTS = 7
 """Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
 
@@ -69,6 +75,25 @@ class MySQLSession(MigrationSession):
     def begin_step(self, lock: Lock, seconds: float) -> Generator[None]:
         with self.limited_to(seconds):
             yield
+
+    # --- what a backfill may wait for
+
+    def count_running(self) -> int:
+        return int(send(self.connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
+
+    def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
+        for query in _STATUS:
+            try:
+                row = send(self.connection, query).mappings().first()
+            except DBAPIError as error:
+                if error.connection_invalidated or query == _STATUS[-1]:
+                    raise
+                continue  # try the other name of the statement
+            if row is None:
+                raise no_replica(self.connection)
+            behind = next(row[name] for name in _BEHIND if name in row)
+            return None if behind is None else float(behind)
+        return None
 
     # --- the turn
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import Dialect, Row, text
 
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
+from sqlalchemy_public_id.migrations.postgresql.server_defaults import PostgreSQLDefaults
 from sqlalchemy_public_id.migrations.postgresql.session import milliseconds
-from sqlalchemy_public_id.migrations.server_defaults import expression, form_of
 from sqlalchemy_public_id.migrations.state import State
 
 
@@ -25,6 +25,13 @@ class PostgreSQLPlan(Plan):
     """The steps for PostgreSQL."""
 
     bytewise = "C"
+    indexes_whole_texts = True
+    work_of_collation = "rebuilds the indexes of"
+    works_in_a_shell = True
+
+    @classmethod
+    def defaults_of(cls, dialect: Dialect) -> PostgreSQLDefaults:
+        return PostgreSQLDefaults(dialect)
 
     def _problem(self, name: str, kind: str) -> str | None:
         is_cut = len(name.encode()) > 63
@@ -153,8 +160,7 @@ class PostgreSQLPlan(Plan):
         return [self._set_default(self.target.format)]
 
     def _set_default(self, format: Format) -> str:
-        made = expression(format, "postgresql", self.dialect.server_version_info)
-        return f"ALTER COLUMN {self.column} SET DEFAULT {made}"
+        return f"ALTER COLUMN {self.column} SET DEFAULT {self.defaults.expression(format)}"
 
     def _collate(self) -> list[Step]:
         def statements(state: State) -> list[str]:
@@ -225,17 +231,11 @@ class PostgreSQLPlan(Plan):
             Step("drop the unique index", lambda state: [] if state.valid else self._drop_index(state), self._build)
         ]
 
-    def has_own_default(self, state: State) -> bool:
-        return state.default is not None and self._form_of(state.default) is not None
-
-    def _form_of(self, default: str, *, outdated: bool = False) -> Format | None:
-        version = self.dialect.server_version_info
-        return form_of(default, self.target.format, "postgresql", version, outdated=outdated)
-
     def renew_default(self) -> list[Step]:
         def statements(state: State) -> list[str]:
             # a default of ours calls nothing outside of pg_catalog, unless another role has seen to it
-            form = None if state.default is None else self._form_of(state.default, outdated=not state.calls)
+            default, format = state.default, self.target.format
+            form = None if default is None else self.defaults.form_of(default, format, outdated=not state.calls)
             return [] if form is None else [f"{self._alter} {self._set_default(form)}"]
 
         return [Step("replace the default", statements)]

@@ -18,7 +18,6 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
-    inspect,
     literal,
     not_,
     select,
@@ -35,7 +34,7 @@ from sqlalchemy_public_id.formats.alphabets import character_class
 from sqlalchemy_public_id.migrations.rows import PositionColumns, RowPosition, Rows, Window, encoded
 from sqlalchemy_public_id.migrations.session import digest_of
 from sqlalchemy_public_id.migrations.state import State
-from sqlalchemy_public_id.migrations.table import LiveTable, primary_key_of
+from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import as_bits_format
 
 _PAGES = text("""
@@ -93,7 +92,7 @@ class PostgreSQLRows(Rows):
         return {"ctid": Tid()}
 
     def read_key(self) -> list[str]:
-        return primary_key_of(inspect(self.connection), self.target.table, self.target.schema)
+        return self.live.read_primary_key()
 
     @property
     def compared(self) -> ColumnElement[Any]:

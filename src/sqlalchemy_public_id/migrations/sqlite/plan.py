@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Dialect, create_engine, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Plan, Step, step_if
-from sqlalchemy_public_id.migrations.server_defaults import can_generate, expression, is_generated
 from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.sqlite.create_table import (
     settles_duplicates,
@@ -24,6 +23,7 @@ from sqlalchemy_public_id.migrations.sqlite.create_table import (
     without_clause,
     without_unique,
 )
+from sqlalchemy_public_id.migrations.sqlite.server_defaults import SQLiteDefaults
 from sqlalchemy_public_id.migrations.sqlite.table import SQLiteTable, in_schema
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.steps import is_accepted, refused
@@ -35,6 +35,12 @@ class SQLitePlan(Plan):
     """The steps for SQLite."""
 
     bytewise = "BINARY"
+    stores_any_type = True
+    works_in_a_shell = False  # if a row had no id, a shell would drop the old table and keep an empty copy
+
+    @classmethod
+    def defaults_of(cls, dialect: Dialect) -> SQLiteDefaults:
+        return SQLiteDefaults(dialect)
 
     def expand(self) -> list[Step]:
         def statements(state: State) -> list[str]:
@@ -151,10 +157,12 @@ class SQLitePlan(Plan):
                     yield Obstacle("dependants", problem, "drop it first")
         engine.dispose()
 
-    # --- parts
+    def how_to_change_collation(self) -> str:
+        column, binary = self.target.column, f"type_=sa.String({self.target.format.max_length}, collation='BINARY')"
+        batch = f"with op.batch_alter_table({self.target.table!r}) as batch_op: batch_op.alter_column({column!r}"
+        return f"change it in an earlier revision: {batch}, {binary})"
 
-    def has_own_default(self, state: State) -> bool:
-        return state.default is not None and is_generated(state.default, self.target.format, "sqlite")
+    # --- parts
 
     def _type(self, state: State) -> str:
         if state.type is not None:
@@ -169,11 +177,11 @@ class SQLitePlan(Plan):
         sql = without_clause(sql, self.target.column, "DEFAULT")
         if not generates_ids:
             return sql
-        return with_clause(sql, self.target.column, f"DEFAULT ({expression(self.target.format, 'sqlite')})")
+        return with_clause(sql, self.target.column, f"DEFAULT ({self.defaults.expression(self.target.format)})")
 
     @property
     def can_fill_stragglers(self) -> bool:
-        return self.generates_ids and can_generate(self.target.format, "sqlite")
+        return self.generates_ids and self.defaults.can_generate(self.target.format)
 
     def _copy(
         self,
@@ -207,7 +215,7 @@ class SQLitePlan(Plan):
         inserted = ", ".join(values)
         if fills_stragglers:
             # the transaction holds the only write lock, so rows that were inserted just before it get their ids here
-            filled = f"COALESCE({self.column}, {expression(self.target.format, 'sqlite')})"
+            filled = f"COALESCE({self.column}, {self.defaults.expression(self.target.format)})"
             ours = self.target.column.lower()
             values = [filled if it.lower() == ours else self.quoted(it) for it in columns]
         # otherwise, foreign keys, views and triggers that refer to the old table would follow it to its new name

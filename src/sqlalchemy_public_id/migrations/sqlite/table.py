@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, false, func, text
+from sqlalchemy import ColumnElement, Connection, Integer, case, false, func, text
 from sqlalchemy.types import NullType
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
-from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.plan import Lock
 from sqlalchemy_public_id.migrations.rows import PositionColumns, Rows
-from sqlalchemy_public_id.migrations.session import MigrationSession, restore, send, transaction
+from sqlalchemy_public_id.migrations.session import MigrationSession, no_replica, restore, send, transaction
 from sqlalchemy_public_id.migrations.state import IndexFacts, State, StoredTable
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
 from sqlalchemy_public_id.types import as_bits_format
@@ -125,6 +126,9 @@ class SQLiteTable(LiveTable):
     def estimate_rows(self) -> int | None:
         return send(self.connection, f"SELECT count(*) FROM {self.name}").scalar() or None
 
+    def read_largest_key(self, key: str, type_: Integer) -> int:
+        return 2**63 - 1  # whatever the type of the column is called
+
     def update_triggers(self) -> list[str]:
         return [name for name, sql in self._read_triggers() if _fires(sql, self.target.column)]
 
@@ -227,6 +231,12 @@ class SQLiteSession(MigrationSession):
         return not transactional_ddl and traits_for(self.connection.dialect).in_transaction(
             self.connection.connection.dbapi_connection
         )
+
+    def count_running(self) -> int:
+        raise ConfigurationError("sqlite does not report its load; expected PostgreSQL, MySQL or MariaDB")
+
+    def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
+        raise no_replica(self.connection)
 
     def try_to_take_turn(self, table: str | None, schema: str | None) -> None:
         return None
