@@ -237,6 +237,8 @@ def take_turn(connection: Connection, *, timeout: float = 3600.0) -> Generator[N
             "the connection is inside a transaction, where take_turn() cannot wait for other processes; call it "
             "with connectable.connect(), and execute nothing before it"
         )
+    if not is_supported(connection.dialect):
+        log.warning("the library knows no lock of this database, so take_turn() cannot keep others from migrating")
     if not is_supported(connection.dialect) or not database_of(connection.dialect).session.has_turns:
         yield
         return

@@ -63,8 +63,6 @@ class Plan(ABC):
     :raises ConfigurationError: if the database does not accept one of the names.
     """
 
-    bytewise: ClassVar[str]
-    """The collation that compares bytes, which a new column of public ids gets."""
     stores_any_type: ClassVar[bool] = False
     """True if a column stores values of any type."""
     indexes_whole_texts: ClassVar[bool] = False
@@ -137,6 +135,11 @@ class Plan(ABC):
     def can_fill_stragglers(self) -> bool:
         """True if the contract itself gives ids to the few rows that were inserted after the backfill."""
         return False
+
+    @property
+    @abstractmethod
+    def bytewise(self) -> str:
+        """The collation that compares bytes, which a new column of public ids gets."""
 
     @classmethod
     @abstractmethod

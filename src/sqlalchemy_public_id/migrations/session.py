@@ -31,8 +31,6 @@ class MigrationSession(ABC):
     :param timeouts: how long statements may wait for locks; ``None`` leaves the limits as they are.
     """
 
-    lock_setting: ClassVar[str]
-    """The setting that limits how long a statement waits for a lock."""
     is_exclusive: ClassVar[bool] = False
     """True if a step keeps all other writers out from its beginning."""
     has_turns: ClassVar[bool] = True
@@ -49,6 +47,11 @@ class MigrationSession(ABC):
         return True
 
     # --- settings
+
+    @property
+    @abstractmethod
+    def lock_setting(self) -> str:
+        """The setting that limits how long a statement waits for a lock."""
 
     @abstractmethod
     def read_settings(self) -> dict[str, str]:

@@ -115,9 +115,9 @@ class LiveTable(ABC):
         """Restore settings of the session that a step has changed, and that a ROLLBACK does not restore."""
         return  # only SQLite has any
 
+    @abstractmethod
     def columns_changed_by_updates(self) -> list[str]:
-        """Return the columns with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
-        return []
+        """Return the columns that every UPDATE sets, with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
 
     def read_primary_key(self, inspector: Inspector | None = None) -> list[str]:
         """Return the names of the columns of the primary key, in its order.

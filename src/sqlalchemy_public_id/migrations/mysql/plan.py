@@ -31,8 +31,11 @@ _NOT_CUT = 32
 class MySQLPlan(Plan):
     """The steps for MySQL and MariaDB."""
 
-    bytewise = "ascii_bin"
     works_in_a_shell = True
+
+    @property
+    def bytewise(self) -> str:
+        return "ascii_bin"
 
     @classmethod
     def defaults_of(cls, dialect: Dialect) -> MySQLDefaults:

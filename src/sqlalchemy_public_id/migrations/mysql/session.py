@@ -33,8 +33,11 @@ _ALL_STATEMENTS = 7
 class MySQLSession(MigrationSession):
     """The session of a connection to MySQL or MariaDB."""
 
-    lock_setting = "lock_wait_timeout"
     _turn: str = ""
+
+    @property
+    def lock_setting(self) -> str:
+        return "lock_wait_timeout"
 
     def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
         return False  # any DDL statement commits what was written before it, with or without this library

@@ -24,10 +24,13 @@ from sqlalchemy_public_id.migrations.state import State
 class PostgreSQLPlan(Plan):
     """The steps for PostgreSQL."""
 
-    bytewise = "C"
     indexes_whole_texts = True
     work_of_collation = "rebuilds the indexes of"
     works_in_a_shell = True
+
+    @property
+    def bytewise(self) -> str:
+        return "C"
 
     @classmethod
     def defaults_of(cls, dialect: Dialect) -> PostgreSQLDefaults:

@@ -42,8 +42,6 @@ _ATTEMPTS = 10
 class PostgreSQLSession(MigrationSession):
     """The session of a connection to PostgreSQL."""
 
-    lock_setting = "lock_timeout"
-
     def __init__(self, connection: Connection, timeouts: Timeouts | None = None) -> None:
         super().__init__(connection, timeouts)
         self._oid: int | None = None
@@ -57,6 +55,10 @@ class PostgreSQLSession(MigrationSession):
         if self._is_stable is None:
             self._is_stable = not changes_session(self.connection)
         return self._is_stable
+
+    @property
+    def lock_setting(self) -> str:
+        return "lock_timeout"
 
     def read_settings(self) -> dict[str, str]:
         if not self.is_limited or not self.is_stable:

@@ -180,6 +180,9 @@ class PostgreSQLTable(LiveTable):
         largest = super().read_largest_key(key, type_)
         return min(largest, self.connection.scalar(_LAST_OF_SEQUENCE, {**self.names, "key": key}) or largest)
 
+    def columns_changed_by_updates(self) -> list[str]:
+        return []
+
     def update_triggers(self) -> list[str]:
         return list(self.connection.execute(_TRIGGERS, self.names).scalars())
 

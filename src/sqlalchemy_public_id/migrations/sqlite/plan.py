@@ -34,9 +34,12 @@ _SWITCH_OFF = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin
 class SQLitePlan(Plan):
     """The steps for SQLite."""
 
-    bytewise = "BINARY"
     stores_any_type = True
     works_in_a_shell = False  # if a row had no id, a shell would drop the old table and keep an empty copy
+
+    @property
+    def bytewise(self) -> str:
+        return "BINARY"
 
     @classmethod
     def defaults_of(cls, dialect: Dialect) -> SQLiteDefaults:

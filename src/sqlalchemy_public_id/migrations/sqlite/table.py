@@ -129,6 +129,9 @@ class SQLiteTable(LiveTable):
     def read_largest_key(self, key: str, type_: Integer) -> int:
         return 2**63 - 1  # whatever the type of the column is called
 
+    def columns_changed_by_updates(self) -> list[str]:
+        return []
+
     def update_triggers(self) -> list[str]:
         return [name for name, sql in self._read_triggers() if _fires(sql, self.target.column)]
 
@@ -211,9 +214,12 @@ class SQLiteRows(Rows):
 class SQLiteSession(MigrationSession):
     """The session of a connection to SQLite."""
 
-    lock_setting = "busy_timeout"
     is_exclusive = True
     has_turns = False
+
+    @property
+    def lock_setting(self) -> str:
+        return "busy_timeout"
 
     def read_settings(self) -> dict[str, str]:
         return {}
