@@ -28,7 +28,7 @@ NEEDED: dict[type[Any], set[str]] = {
 
 @pytest.mark.parametrize("base", NEEDED)
 def test_what_a_dialect_must_have(base: type[Any]) -> None:
-    """A class without one of these cannot be created; the error names what it lacks, and mypy refuses to register it."""
+    """A class without one of these cannot be created; the error names what it lacks, and mypy refuses it."""
     new: Any = type("New", (base,), {})
 
     assert new.__abstractmethods__ == NEEDED[base]
