@@ -16,7 +16,7 @@ from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import __version__
 from sqlalchemy_public_id.cli.commands import public_id
-from sqlalchemy_public_id.migrations import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations import Consent, Pace, PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.consent import choices_of, defaults_of, describe_options
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Keywords(SphinxDirective):
 
     def run(self) -> list[Node]:
         defaults: dict[str, Any] = {"online": True, "dry_run": False}
-        for holder in (PublicIdColumn, Consent, Patience, Pace):
+        for holder in (PublicIdColumn, Consent, Timeouts, Pace):
             defaults |= defaults_of(holder)
         lines: list[str] = []
         for name, option in describe_options().items():

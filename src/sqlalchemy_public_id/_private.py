@@ -2,7 +2,7 @@
 
 Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. If a release lacks a name, the library still works: it warns once
 (``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Two accesses have no public
-fallback. Without the parameters of an execution (:func:`read_places`), a collision raises the ``IntegrityError`` of the
+fallback. Without the parameters of an execution (:func:`read_layout`), a collision raises the ``IntegrityError`` of the
 database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused.
 
 With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, as if its names were missing. The
@@ -65,8 +65,8 @@ _UNGUARDED = "collided public ids are not replaced, and raise the IntegrityError
 
 
 @dataclass(frozen=True)
-class Places:
-    """The places of the values of a compiled INSERT in the parameters of its executions."""
+class ParameterLayout:
+    """Where the values of a compiled INSERT are in the parameters of its executions."""
 
     prefetched: tuple[Any, ...] = ()
     """The columns whose defaults are called in each execution.
@@ -93,7 +93,7 @@ class Places:
 
 
 def column_of_table(column: Any) -> Column[Any]:
-    """Return the column of the table for one of :attr:`Places.prefetched`."""
+    """Return the column of the table for one of :attr:`ParameterLayout.prefetched`."""
     # no getattr() on a Column of the table: it would try the comparator of its type, which takes microseconds
     original: Column[Any] = cast("Any", column) if isinstance(column, Column) else getattr(column, "original", column)
     return original
@@ -104,8 +104,8 @@ def prefetched_columns(compiled: Any) -> list[Column[Any]]:
     return list(getattr(compiled, "insert_prefetch", ()))
 
 
-def read_places(context: ExecutionContext) -> Places | None:
-    """Return the places of the INSERT that *context* is about to execute; None if they are unknown.
+def read_layout(context: ExecutionContext) -> ParameterLayout | None:
+    """Return the layout of the INSERT that *context* is about to execute; None if they are unknown.
 
     The guard cannot work without this access: only the event ``do_execute`` sees a statement fail, and it receives the
     parameters as they are passed to the driver.
@@ -122,7 +122,7 @@ def read_places(context: ExecutionContext) -> Places | None:
         for column in compiled.insert_prefetch:
             if not isinstance(column, Column):
                 attrgetter("original")(column)
-        return Places(
+        return ParameterLayout(
             prefetched=tuple(compiled.insert_prefetch),
             positions={name: at for at, name in enumerate(compiled.positiontup or ())} if positional else None,
             escaped=compiled.escaped_bind_names or {},

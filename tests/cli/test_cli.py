@@ -28,7 +28,7 @@ from support.marks import on
 from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.formats.guess import guesses
-from sqlalchemy_public_id.migrations import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations import Consent, Pace, PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.consent import choices_of, defaults_of, describe_options
 
 pytestmark = pytest.mark.backend
@@ -438,7 +438,7 @@ def test_the_guide(arguments: str, expected: str) -> None:
 def test_options_of_an_operation() -> None:
     """Each option is a field of one dataclass with its type, and an option of the command with its text."""
     described, hints = describe_options(), {}
-    for holder in (PublicIdColumn, Consent, Patience, Pace):
+    for holder in (PublicIdColumn, Consent, Timeouts, Pace):
         types = get_type_hints(holder)
         assert not hints.keys() & types.keys()
         hints |= {name: types[name] for name in defaults_of(holder)}

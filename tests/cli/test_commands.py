@@ -219,7 +219,7 @@ def test_max_load(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on("sqlite")
 def test_load_of_sqlite(people: People) -> None:
-    """SQLite does not report its load, so ``--max-load`` is refused before the first batch."""
+    """SQLite reports neither load nor lag, so both are refused before the first batch; it would wait for ever."""
     people.run("expand_public_id")
     result = run("backfill", "person", "--max-load", "3")
 
@@ -227,6 +227,8 @@ def test_load_of_sqlite(people: People) -> None:
     assert "sqlite does not report its load" in result.stderr
     with pytest.raises(ConfigurationError, match="expected a number of 0 or more"):
         MaxLoad(-1)
+    with people.engine.connect() as connection, pytest.raises(ConfigurationError, match="is not a replica"):
+        MaxLag(people.engine).lag(connection)
 
 
 @on("postgresql")

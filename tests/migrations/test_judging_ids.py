@@ -13,8 +13,8 @@ from sqlalchemy_public_id import NanoId, PublicIdType, Uuid7
 from sqlalchemy_public_id.formats import CROCKFORD32, Format, JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4
 from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.migrations import PublicIdColumn
-from sqlalchemy_public_id.migrations.contents import count_invalid
 from sqlalchemy_public_id.migrations.databases import live_table, rows_of
+from sqlalchemy_public_id.migrations.existing_ids import count_invalid
 
 pytestmark = pytest.mark.backend
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, MetaData, Table, inspect, select, text
+from sqlalchemy import Column, Engine, MetaData, Table, inspect, make_url, select, text
 from support.chi_square import chance_of
 from support.marks import on, since_mariadb
 from support.people import People, send
@@ -29,8 +29,8 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.formats import BASE36, BASE62, Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrations import PublicIdColumn
-from sqlalchemy_public_id.migrations.databases import plan_for
-from sqlalchemy_public_id.migrations.server_defaults import can_generate, expression
+from sqlalchemy_public_id.migrations.databases import database_of, plan_for
+from sqlalchemy_public_id.migrations.server_defaults import ServerDefaults
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
@@ -53,6 +53,13 @@ NOT_GENERATED = [
     Ulid(storage="text"),
     JetifyTypeId("x", storage="text"),
 ]
+
+
+def defaults(name: str, version: tuple[int, ...] | None = None) -> ServerDefaults:
+    """Return the server defaults of the database *name*, whose server has the *version*."""
+    dialect = make_url(f"{name}://").get_dialect()()
+    dialect.name, dialect.server_version_info = name, version
+    return database_of(dialect).plan.defaults_of(dialect)
 
 
 def shown(engine: Engine, format: Format) -> list[str]:
@@ -112,7 +119,7 @@ def has_own_function(engine: Engine, format: BitsFormat) -> bool:
     """Return True if PostgreSQL generates the ids with its own ``uuidv7()``."""
     with engine.connect() as connection:
         version = connection.dialect.server_version_info
-    return engine.name == "postgresql" and "uuidv7()" in expression(format, "postgresql", version)
+    return engine.name == "postgresql" and "uuidv7()" in defaults("postgresql", version).expression(format)
 
 
 @pytest.mark.parametrize(
@@ -168,15 +175,15 @@ def test_refused(dialect: str, format: Any, why: str) -> None:
     with pytest.raises(
         ConfigurationError, match=rf'{dialect} cannot generate .*: .*{why}.*; pass server_default="none"'
     ):
-        expression(format, dialect)
+        defaults(dialect).expression(format)
 
 
 def test_own_function() -> None:
     """UUIDs of version 7 use PostgreSQL's own function if the server is known to have it, since version 18."""
-    assert expression(Uuid7(), "postgresql", (18, 1)) == "pg_catalog.uuidv7()"
-    assert expression(JetifyTypeId("x"), "postgresql", (18,)) == "pg_catalog.uuidv7()"
-    assert "uuidv7" not in expression(Uuid7(), "postgresql", (17, 2))
-    assert "uuidv7" not in expression(Uuid7(), "postgresql")
+    assert defaults("postgresql", (18, 1)).expression(Uuid7()) == "pg_catalog.uuidv7()"
+    assert defaults("postgresql", (18,)).expression(JetifyTypeId("x")) == "pg_catalog.uuidv7()"
+    assert "uuidv7" not in defaults("postgresql", (17, 2)).expression(Uuid7())
+    assert "uuidv7" not in defaults("postgresql").expression(Uuid7())
 
 
 EVIL = "CREATE FUNCTION evil.substr(text, int{}) RETURNS text LANGUAGE sql AS $$ SELECT 'e' $$"
@@ -214,7 +221,7 @@ REPORTED = [
 def test_default_of_the_library(table: People, format: Format) -> None:
     """A default of the library is recognized although the server rewrites its text, but only for its own format."""
     dialect = table.engine.dialect
-    if not can_generate(format, dialect.name):
+    if not defaults(dialect.name).can_generate(format):
         pytest.skip("this database cannot generate such ids")
     table.create(0)
     table.add(format=format)
@@ -249,7 +256,7 @@ def test_repeated_default(table: People, format: Format) -> None:
 def test_characters_that_are_left(size: int, length: int) -> None:
     """Enough random characters are left for an id, with a chance of failure below 1 in 10**18, from enough bits."""
     format = NanoId(alphabet=BASE64[:size], length=length)
-    digests = expression(format, "postgresql").count("sha384")
+    digests = defaults("postgresql").expression(format).count("sha384")
 
     kept, tries = size * (64 // size) / 64, 64 * digests
     too_few = sum(math.comb(tries, n) * kept**n * (1 - kept) ** (tries - n) for n in range(length))
@@ -259,8 +266,10 @@ def test_characters_that_are_left(size: int, length: int) -> None:
 
 def test_length() -> None:
     """The default of the usual format takes 200 characters of a dump, where that of early builds took 2 000."""
-    assert len(expression(NanoId(), "postgresql")) < 300
-    assert "%" not in expression(NanoId(), "postgresql")
+    expression = defaults("postgresql").expression(NanoId())
+
+    assert len(expression) < 300
+    assert "%" not in expression
 
 
 # --- migrations to numbers
@@ -270,7 +279,7 @@ def test_length() -> None:
 @pytest.mark.parametrize("format", [*NATIVE, *TEXT, *NOT_GENERATED], ids=repr)
 def test_migrated(new_people: Callable[..., People], engine: Engine, format: BitsFormat) -> None:
     """A column of any format is added to a table with rows, is unique and NOT NULL, and is dropped again."""
-    keep: Any = "keep" if can_generate(format, engine.name) else "none"
+    keep: Any = "keep" if defaults(engine.name).can_generate(format) else "none"
     people = new_people(200, format=format, server_default=keep)
     people.add()
     if keep == "keep":

@@ -60,7 +60,7 @@ def autocommit(engine: Engine) -> Iterator[Connection]:
 def hold_turn(
     connection: Connection, table: str | None = None, schema: str | None = None, *, timeout: float
 ) -> AbstractContextManager[None]:
-    return database_of(connection.dialect).session(connection).turn(table, schema, timeout=timeout)
+    return database_of(connection.dialect).session(connection).take_turn(table, schema, timeout=timeout)
 
 
 # --- one table

@@ -32,6 +32,14 @@ EXTRAS = {
     "testing/fixtures.py": {"pytest"},
 }
 """Part of the package → the packages that it may import in addition to the dependencies."""
+NAMES_OF_DIALECTS = {
+    "alembic/render.py": "with_variant() takes the name",
+    "cli/plan.py": "a report shows the name",
+    "guard/collision.py": "the log shows the name",
+    "migrations/databases.py": "the registry of the classes for each database; an unknown name is refused",
+    "migrations/report.py": "a report shows the name",
+}
+"""The modules outside of the dialects' own that use the name of a dialect, and why; in messages, any module may."""
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "core"}
 
 
@@ -74,6 +82,26 @@ def test_no_module_goes_through_the_front_door() -> None:
     }
 
     assert through == {}
+
+
+def uses_of_a_name(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines that use the name of a dialect or an engine in something else than a message."""
+    in_messages = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in {"name", "__dialect__"} and id(node) not in in_messages:
+            holder = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            if node.attr == "__dialect__" or holder.strip("_") in {"dialect", "engine", "impl"}:
+                yield node.lineno
+
+
+def test_no_module_asks_for_the_name_of_a_dialect() -> None:
+    """What differs between databases is in ``dialects`` and in the folders of ``migrations``, where a new dialect has
+    to answer: a comparison elsewhere gives it the answer of some other database, without an error."""
+    own = ("dialects/", "migrations/mysql/", "migrations/postgresql/", "migrations/sqlite/")
+    uses = {path: [*uses_of_a_name(tree)] for path, tree in TREES.items() if not path.startswith(own)}
+
+    assert {path: lines for path, lines in uses.items() if lines and path not in NAMES_OF_DIALECTS} == {}
+    assert [path for path in NAMES_OF_DIALECTS if not uses[path]] == []
 
 
 def test_modules_are_small() -> None:

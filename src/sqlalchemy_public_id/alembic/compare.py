@@ -39,7 +39,7 @@ from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import live_table
-from sqlalchemy_public_id.migrations.declared import has_own_default, read_declared
+from sqlalchemy_public_id.migrations.from_models import has_own_default, read_declared
 from sqlalchemy_public_id.migrations.obstacles import holds_ids
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY

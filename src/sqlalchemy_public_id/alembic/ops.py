@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id.alembic.directives import Directive, as_function, registered
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrations import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations import Consent, Options, Pace, PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.consent import check_flags, take_fields
 
 
@@ -44,7 +44,7 @@ class PublicIdOp(Directive):
         values: dict[str, Any] = dict(options)
         self.target: PublicIdColumn = PublicIdColumn.of(table, column, **take_fields(PublicIdColumn, values))
         self.consent: Consent = Consent(**take_fields(Consent, values))
-        self.patience: Patience = Patience(**take_fields(Patience, values))
+        self.timeouts: Timeouts = Timeouts(**take_fields(Timeouts, values))
         self.pace: Pace = Pace(**take_fields(Pace, values))
         self.online: bool = values.get("online", True)
         self.dry_run: bool = values.get("dry_run", False)
@@ -66,7 +66,7 @@ class PublicIdOp(Directive):
 
     def _values(self) -> dict[str, Any]:
         """Return the value of each option, including those that were left out."""
-        parts = (self, self.target, self.consent, self.patience, self.pace)
+        parts = (self, self.target, self.consent, self.timeouts, self.pace)
         return {name: value for part in parts for name, value in vars(part).items()}
 
     def reverse(self) -> MigrateOperation:

@@ -20,7 +20,7 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import command_line
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import database_of, plan_for
-from sqlalchemy_public_id.migrations.declared import format_in_models, name_in_models
+from sqlalchemy_public_id.migrations.from_models import format_in_models, name_in_models
 from sqlalchemy_public_id.migrations.operation import PHASES, run_phases
 from sqlalchemy_public_id.migrations.plan import Phase, Plan
 
@@ -48,7 +48,7 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
     connection = context.connection
     assert connection is not None
     with _autocommit_block(context, op) if op.online else nullcontext():
-        run_phases(connection, plan, _phases_of(op), patience=op.patience, pace=op.pace, dry_run=op.dry_run)
+        run_phases(connection, plan, _phases_of(op), timeouts=op.timeouts, pace=op.pace, dry_run=op.dry_run)
 
 
 def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> PublicIdColumn:
@@ -134,7 +134,7 @@ def _write_script(context: MigrationContext, op: ops.PublicIdOp, plan: Plan) -> 
 
     :raises ConfigurationError: if *op* needs a connection to examine the table.
     """
-    target, phases, scripts = op.target, _phases_of(op), plan.scripts(op.patience.lock_timeout)
+    target, phases, scripts = op.target, _phases_of(op), plan.scripts(op.timeouts.lock_timeout)
     if op.dry_run or not scripts.keys() >= {*phases}:
         instead = "; op.expand_public_id() can be a script" if scripts and op.name == "add_public_id" else ""
         raise ConfigurationError(

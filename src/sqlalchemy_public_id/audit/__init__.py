@@ -29,12 +29,12 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.column import check_names
-from sqlalchemy_public_id.migrations.declared import Models
+from sqlalchemy_public_id.migrations.databases import is_supported, names_of_databases
+from sqlalchemy_public_id.migrations.from_models import Models
 from sqlalchemy_public_id.types import format_of
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 
-_DATABASES = ("mariadb", "mysql", "postgresql", "sqlite")
 _UNREADABLE = (DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError)
 """A privilege is missing, the table is damaged, or it was dropped since it was listed."""
 
@@ -80,9 +80,9 @@ def run(
     clusters = clusters or {}
     report = Report([], [])
     with _connected(bind) as connection:
-        inspector, dialect = inspect(connection), connection.dialect.name
-        if dialect not in _DATABASES:
-            raise ConfigurationError(f"cannot audit {dialect}; expected one of {', '.join(_DATABASES)}")
+        if not is_supported(connection.dialect):
+            raise ConfigurationError(f"cannot audit {connection.dialect.name}; expected one of {names_of_databases()}")
+        inspector = inspect(connection)
         existing = _list_tables(inspector, schema)
         audited = set(existing if tables is None else tables)
         if unknown := sorted({*audited, *formats, *clusters} - {*existing}):

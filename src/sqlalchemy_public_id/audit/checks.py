@@ -7,11 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from sqlalchemy import JSON, BigInteger, Date, DateTime, Float, Integer, Numeric, func, select, text
+from sqlalchemy import JSON, BigInteger, Date, DateTime, Float, Integer, Numeric, func, select
 
 from sqlalchemy_public_id.audit.report import Finding, Remedy, Severity
 from sqlalchemy_public_id.audit.tables import AuditedTable
-from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
@@ -19,10 +18,10 @@ from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
 from sqlalchemy_public_id.messages import command_line, safe_repr
-from sqlalchemy_public_id.migrations import Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations import PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.databases import database_of, live_table, plan_for
 from sqlalchemy_public_id.migrations.obstacles import find_obstacles, obstacles_of_the_type
-from sqlalchemy_public_id.migrations.plan import Scene, Step
+from sqlalchemy_public_id.migrations.plan import Migration, Step
 from sqlalchemy_public_id.migrations.steps import list_statements
 from sqlalchemy_public_id.naming import not_null_check_name
 
@@ -30,7 +29,6 @@ _SHOWN = 3
 _OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
 """Types that store no format: formats use text, bytes, UUID or BIGINT. A type unknown to SQLAlchemy may be any."""
 _BYTEWISE = {None, "C", "POSIX", "ucs_basic", "pg_c_utf8"}
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "BIGINT": 64}
 _HALF_FULL, _NEARLY_FULL = 0.5, 0.9
 
 
@@ -81,15 +79,15 @@ def _check_null(table: AuditedTable) -> Iterator[Finding]:
 
 def _check_type(table: AuditedTable) -> Iterator[Finding]:
     format, type_, is_text = table.format, table.state.type, table.is_text
-    reflected, is_sqlite = table.columns[table.column]["type"], table.dialect.name == "sqlite"
+    reflected, stores_any = table.columns[table.column]["type"], database_of(table.dialect).plan.stores_any_type
     is_of_64_bits = isinstance(format, BitsFormat) and format.bits == 64  # which an INTEGER of SQLite can store
     problem: str | None = None
     severity: Severity = "error"
-    if format is not None and not is_sqlite:
+    if format is not None and not stores_any:
         problem = next(map(str, obstacles_of_the_type(_contract(table))), None)
     elif isinstance(reflected, _OTHER_TYPES) and not isinstance(reflected, BigInteger) and not is_of_64_bits:
         effect = "ids are refused, or stored as other values"
-        if is_sqlite:
+        if stores_any:
             severity, effect = "warning", "an id of digits only is stored as a number, without its leading zeros"
         problem = f"the type of the column is {type_}, in which no format is stored: {effect}"
     elif format is not None and table.ids and format.is_native == is_text:
@@ -196,16 +194,7 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
     if name is None or not isinstance(type_, Integer):
         return
     value = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # which reads the end of its index
-    bits = 64 if table.dialect.name == "sqlite" else _BITS.get(type(type_).__name__, 32)  # SQLite has only this size
-    limit = (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
-    if table.dialect.name == "postgresql":
-        # a sequence that was created for serial ends at 2**31, even if the column is a bigint now
-        query = text(
-            "SELECT seqmax FROM pg_catalog.pg_sequence "
-            "WHERE seqrelid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:name, :column) AS regclass) AS oid)"
-        )
-        names = {"name": quoted_table(table.name, table.schema, table.dialect), "column": name}
-        limit = min(limit, table.connection.scalar(query, names) or limit)
+    limit = table.live.read_largest_key(name, type_)
     full = value / limit
     if full < _HALF_FULL:
         return
@@ -225,8 +214,8 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
 # --- remedies
 
 
-def _contract(table: AuditedTable, **changes: Any) -> Scene:
-    """Return the scene of a contract of the column, with *changes* to its target.
+def _contract(table: AuditedTable, **changes: Any) -> Migration:
+    """Return the migration that completes the column, with *changes* to its target.
 
     :raises ConfigurationError: if the operations do not accept its names.
     """
@@ -234,30 +223,29 @@ def _contract(table: AuditedTable, **changes: Any) -> Scene:
     plan = plan_for(target, dialect)
     if plan.has_own_default(table.state):  # the default stays
         plan = plan_for(replace(target, server_default="keep"), dialect)
-    return Scene(live_table(table.connection, target), plan, ["contract"], table.state)
+    return Migration(live_table(table.connection, target), plan, ["contract"], table.state)
 
 
 def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
     """Return the remedy that completes the column, or the obstacles to it; ``None`` if no step is left."""
     try:
-        scene = _contract(table, **changes)
+        migration = _contract(table, **changes)
     except ConfigurationError as error:  # such as a name that the operations do not accept
         return Remedy("text", (str(error),))
     of_a_guess = {"wrong-type", "too-short"} if table.format is None else set[str]()
-    obstacles = [each for each in find_obstacles(scene, catalogs_only=True) if each.code not in of_a_guess]
+    obstacles = [each for each in find_obstacles(migration, catalogs_only=True) if each.code not in of_a_guess]
     if obstacles:
         return Remedy("text", tuple(map(str, obstacles)))
-    steps = [step for _, step in scene.steps]
+    steps = [step for _, step in migration.steps]
     if not steps:
         return None
-    if table.dialect.name == "sqlite":
-        # a shell continues after an error: if a row had no id, it would drop the old table and keep an empty copy
-        return _command("contract", scene.target)
+    if not migration.plan.works_in_a_shell:
+        return _command("contract", migration.target)
     return _statements(table, steps)
 
 
 def _statements(table: AuditedTable, steps: Sequence[Step]) -> Remedy:
-    session = database_of(table.connection.dialect).session(table.connection, Patience())
+    session = database_of(table.connection.dialect).session(table.connection, Timeouts())
     lines = list_statements(steps, session, table.state)
     return Remedy("sql", tuple(line if line.startswith("-- ") else f"{line};" for line in lines))
 

@@ -22,9 +22,9 @@ from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import live_table
-from sqlalchemy_public_id.migrations.declared import Models, name_in_models
+from sqlalchemy_public_id.migrations.from_models import Models, name_in_models
 from sqlalchemy_public_id.migrations.state import IndexFacts, State
-from sqlalchemy_public_id.migrations.table import columns_of, primary_key_of
+from sqlalchemy_public_id.migrations.table import LiveTable, columns_of
 from sqlalchemy_public_id.naming import derived_name
 
 
@@ -52,6 +52,11 @@ class AuditedTable:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @cached_property
+    def live(self) -> LiveTable:
+        """The table as migrations read it."""
+        return live_table(self.connection, PublicIdColumn.of(self.name, self.column, schema=self.schema))
+
+    @cached_property
     def columns(self) -> dict[str, ReflectedColumn]:
         return columns_of(self.inspector, self.name, self.schema)
 
@@ -61,7 +66,7 @@ class AuditedTable:
 
     @cached_property
     def primary_key(self) -> list[str]:
-        return primary_key_of(self.inspector, self.name, self.schema)
+        return self.live.read_primary_key(self.inspector)
 
     @cached_property
     def source(self) -> TableClause:
@@ -140,9 +145,7 @@ class AuditedTable:
     @cached_property
     def _read_state(self) -> State:
         try:
-            return live_table(
-                self.connection, PublicIdColumn.of(self.name, self.column, schema=self.schema)
-            ).read_state()
+            return self.live.read_state()
         except ConfigurationError as error:  # it was dropped since its columns were read
             raise NoSuchTableError(self.name) from error
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 import click
 
 from sqlalchemy_public_id.cli._console import format_argument
-from sqlalchemy_public_id.cli._tables import Place, base_argument
-from sqlalchemy_public_id.migrations import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.cli._tables import Location, base_argument
+from sqlalchemy_public_id.migrations import Consent, Options, Pace, PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.consent import choices_of, defaults_of, describe_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -19,12 +19,12 @@ Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 _SECONDS = click.FloatRange(min=0, min_open=True)
 
 
-def _place(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Place:
+def _location(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Location:
     urls = [word for word in words if "://" in word]
     if len(urls) > 1:
         raise click.UsageError("there are two database URLs; run the command once for each database")
     url = require_url(context, parameter, urls[0] if urls else os.environ.get("DATABASE_URL", ""))
-    return Place(url, tuple(word for word in words if word not in urls))
+    return Location(url, tuple(word for word in words if word not in urls))
 
 
 def require_url(context: click.Context, parameter: click.Parameter, url: str | None) -> str:
@@ -76,8 +76,8 @@ def given_options(options: Options) -> Options:
 
 # --- groups
 
-PLACE: Sequence[Decorator] = (
-    click.argument("place", nargs=-1, callback=_place, metavar="[URL] [TABLE]..."),
+LOCATION: Sequence[Decorator] = (
+    click.argument("location", nargs=-1, callback=_location, metavar="[URL] [TABLE]..."),
     click.option("--all", "all_tables", is_flag=True, help="Work on all tables instead of the named ones."),
     click.option(
         "--models",
@@ -91,7 +91,7 @@ COLUMN: Sequence[Decorator] = _options_of(PublicIdColumn)
 CONSENT: Sequence[Decorator] = _options_of(Consent)
 TRIGGERS: Sequence[Decorator] = CONSENT[:1]
 """Of the consent, what a backfill asks for."""
-PATIENCE: Sequence[Decorator] = _options_of(Patience)
+TIMEOUTS: Sequence[Decorator] = _options_of(Timeouts)
 PACE: Sequence[Decorator] = (
     *_options_of(Pace),
     click.option(

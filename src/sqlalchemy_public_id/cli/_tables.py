@@ -13,10 +13,10 @@ from sqlalchemy import Engine, inspect
 from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.migrations import Options, PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import take_fields
-from sqlalchemy_public_id.migrations.declared import read_declared
+from sqlalchemy_public_id.migrations.from_models import read_declared
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """The database and the tables that a command line names."""
 
     url: str
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 class Selection:
     """What a command line says about the tables to work on."""
 
-    place: Place
+    location: Location
     all_tables: bool
     models: Any
     """A declarative base, or None."""
@@ -60,7 +60,7 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
 
     :param needs_models: True to refuse ``--all`` without models, which would change tables that nobody named.
     """
-    tables, base, is_all = selection.place.tables, selection.models, selection.all_tables
+    tables, base, is_all = selection.location.tables, selection.models, selection.all_tables
     described = take_fields(PublicIdColumn, selection.options)
     if selection.column is not None:
         described["column"] = selection.column

@@ -24,17 +24,17 @@ from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, ec
 from sqlalchemy_public_id.cli._options import (
     COLUMN,
     CONSENT,
+    LOCATION,
     PACE,
-    PATIENCE,
-    PLACE,
+    TIMEOUTS,
     TRIGGERS,
     Decorator,
     given_options,
     options,
 )
-from sqlalchemy_public_id.cli._tables import Place, Selection, chosen_targets
+from sqlalchemy_public_id.cli._tables import Location, Selection, chosen_targets
 from sqlalchemy_public_id.errors import DryRun, PublicIdError
-from sqlalchemy_public_id.migrations import Consent, Options, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations import Consent, Options, Pace, PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.consent import take_fields
 from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, incomplete, run_phases
@@ -73,7 +73,7 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
     given = selection.options
     dry_run = given.get("dry_run", False)
     with (
-        connect(selection.place.url) as engine,
+        connect(selection.location.url) as engine,
         connect(waits.replica) if waits.replica else nullcontext() as replica,
         _logged(),
         _interruptible() if "backfill" in PHASES[name] else nullcontext(lambda: False) as is_stopped,
@@ -82,7 +82,7 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
         if name == "drop" and not yes and not dry_run:
             names = ", ".join(map(str, targets))
             click.confirm(f"Drop {names}? Links that contain these ids will stop working.", abort=True, err=True)
-        consent, patience = Consent(**take_fields(Consent, given)), Patience(**take_fields(Patience, given))
+        consent, timeouts = Consent(**take_fields(Consent, given)), Timeouts(**take_fields(Timeouts, given))
         pace = Pace(**take_fields(Pace, given), wait_while=_wait_while(waits, replica, is_stopped))
         on_progress = _lines_of_progress()
 
@@ -101,7 +101,7 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
                         connection,
                         plan_for(target, connection.dialect, consent),
                         PHASES[name],
-                        patience=patience,
+                        timeouts=timeouts,
                         pace=pace,
                         dry_run=dry_run,
                         on_progress=on_progress,
@@ -111,8 +111,8 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
                 return 1 if end.report.obstacles else 0
             except (PublicIdError, SQLAlchemyError) as error:
                 problem = problem_of(error, engine.url)
-                place = f"{target}: " if len(targets) > 1 else ""
-                echo_stderr(f"public-id: {place}{problem.message}")
+                prefix = f"{target}: " if len(targets) > 1 else ""
+                echo_stderr(f"public-id: {prefix}{problem.message}")
                 return problem.exit_code
             click.echo(f"{target} {_DONE[name]}, after {time.monotonic() - began:.1f} s")
             return 0
@@ -264,9 +264,9 @@ def _command(name: str, summary: str, more: str, *groups: Sequence[Decorator]) -
             f"public-id {name} postgresql+psycopg://app@localhost/shop --all --models shop.models:Base --jobs 4",
         ),
     )
-    @options(PLACE, COLUMN, *groups, [_JOBS, _DRY_RUN])
+    @options(LOCATION, COLUMN, *groups, [_JOBS, _DRY_RUN])
     def command(
-        place: Place,
+        location: Location,
         all_tables: bool,
         models: Any,
         column: str | None,
@@ -278,7 +278,7 @@ def _command(name: str, summary: str, more: str, *groups: Sequence[Decorator]) -
         pause_file: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        selection = Selection(place, all_tables, models, column, given_options(options))
+        selection = Selection(location, all_tables, models, column, given_options(options))
         waits = _Waits(replica, max_lag, max_load, pause_file)
         _run(name, selection, waits, jobs=jobs, yes=yes)
 
@@ -292,13 +292,13 @@ OPERATIONS: Sequence[click.Command] = (
         "add",
         "Add public ids to each TABLE while it stays in use.",
         f"Runs expand, backfill and contract, one after the other. {_AGAIN}",
-        *(CONSENT, PATIENCE, PACE),
+        *(CONSENT, TIMEOUTS, PACE),
     ),
     _command(
         "expand",
         "Add a nullable column for public ids to each TABLE.",
         f"From then on, the database generates the ids of new rows. {_AGAIN}",
-        *(CONSENT, PATIENCE),
+        *(CONSENT, TIMEOUTS),
     ),
     _command(
         "backfill",
@@ -310,18 +310,18 @@ OPERATIONS: Sequence[click.Command] = (
         "contract",
         "Make the column of each TABLE unique and NOT NULL.",
         f"Every row must already have an id. Readers and writers can continue while the index is built. {_AGAIN}",
-        *(CONSENT, PATIENCE),
+        *(CONSENT, TIMEOUTS),
     ),
     _command(
         "loosen",
         "Undo contract: drop the unique index and allow NULL.",
         f"The ids remain in the table. {_AGAIN}",
-        PATIENCE,
+        TIMEOUTS,
     ),
     _command(
         "drop",
         "Drop the public ids of each TABLE: column, index and default.",
         f"The ids cannot be restored, and links that contain them stop working. {_AGAIN}",
-        *(PATIENCE, [_YES]),
+        *(TIMEOUTS, [_YES]),
     ),
 )

@@ -12,8 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, problem_of, table_lines
-from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, PLACE, given_options, options
-from sqlalchemy_public_id.cli._tables import Place, Selection, chosen_targets
+from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, LOCATION, given_options, options
+from sqlalchemy_public_id.cli._tables import Location, Selection, chosen_targets
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
 from sqlalchemy_public_id.migrations import Consent, Options, PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import take_fields
@@ -30,7 +30,7 @@ from sqlalchemy_public_id.migrations.report import LOCKS, MigrationReport, in_ti
         "public-id plan --all --models shop.models:Base",
     )
 )
-@options(PLACE, COLUMN, CONSENT)
+@options(LOCATION, COLUMN, CONSENT)
 @click.option(
     "--output",
     type=click.Choice(["text", "table", "json"]),
@@ -38,7 +38,12 @@ from sqlalchemy_public_id.migrations.report import LOCKS, MigrationReport, in_ti
     "[default: text; table with --all]",
 )
 def plan(
-    place: Place, all_tables: bool, models: Any, column: str | None, output: str | None, **options: Unpack[Options]
+    location: Location,
+    all_tables: bool,
+    models: Any,
+    column: str | None,
+    output: str | None,
+    **options: Unpack[Options],
 ) -> None:
     """Preview the migration of each TABLE: steps, locks, obstacles.
 
@@ -46,8 +51,8 @@ def plan(
     status is 1 if there is an obstacle. To preview another command, run it with --dry-run.
     """
     given = given_options(options)
-    consent, selection = Consent(**take_fields(Consent, given)), Selection(place, all_tables, models, column, given)
-    with connect(place.url) as engine, engine.connect() as connection:
+    consent, selection = Consent(**take_fields(Consent, given)), Selection(location, all_tables, models, column, given)
+    with connect(location.url) as engine, engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
         targets = chosen_targets(engine, selection, needs_models=False)
         is_alone = not all_tables and len(targets) == 1

@@ -5,18 +5,21 @@ from __future__ import annotations
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects._base import Oracle, Outcome, SQLServer, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, Oracle, Outcome, SQLServer, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
+from sqlalchemy_public_id.errors import ConfigurationError
 
 __all__ = [
+    "KeyCounter",
     "Outcome",
     "Traits",
     "Violation",
     "begin_to_write",
     "is_autocommit",
     "is_retryable",
+    "key_counter_of",
     "message_of",
     "missing_for_retries",
     "sees_commits",
@@ -57,6 +60,19 @@ def _traits_of(cls: type[Dialect]) -> Traits:
         if family is not None:
             return family.get(cls.name) or family[_OTHERS]
     return _UNKNOWN
+
+
+def key_counter_of(dialect: Dialect) -> KeyCounter:
+    """Return what counts the keys of a table in the database of *dialect*.
+
+    :raises ConfigurationError: if that is unknown, so that cluster keys cannot be supported.
+    """
+    counter = traits_for(dialect).key_counter
+    if counter is None:
+        raise ConfigurationError(
+            f"cluster keys do not support {dialect.name}; expected PostgreSQL, MySQL, MariaDB or SQLite"
+        )
+    return counter
 
 
 def missing_for_retries(dialect: Dialect) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +25,17 @@ class Outcome(enum.Enum):
     """It was rolled back in favor of other transactions, or has to be. It can be repeated from its beginning."""
     UNKNOWN = enum.auto()
     """If its COMMIT was sent, it may be committed; otherwise, it was rolled back."""
+
+
+class KeyCounter(enum.Enum):
+    """What counts the keys of a table."""
+
+    SEQUENCE = enum.auto()
+    """A sequence with limits of its own, which the default of the column calls."""
+    AUTO_INCREMENT = enum.auto()
+    """An attribute of the table, which counts on from the largest key."""
+    SQLITE_SEQUENCE = enum.auto()
+    """A row of the table ``sqlite_sequence``, which counts on from the largest key."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,10 @@ class Traits:
     """True if ORDER BY sorts NULL after all values, False if before them."""
     sorts_enums_by_position: bool = False
     """True if ORDER BY sorts a native ENUM in another order than its comparisons do."""
+    key_counter: KeyCounter | None = None
+    """What counts keys; ``None`` if that is unknown, so that no range can limit them."""
+    has_row_locks: bool = True
+    """False if a transaction that writes locks the whole database."""
     escapes_reflected_names: bool = False
     """True if SQLAlchemy reflects a quote inside the name of a column as two quotes."""
 
@@ -184,6 +200,14 @@ class Traits:
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         """Return True if a statement sees what others have committed since the transaction began."""
         return True
+
+    def is_in_memory(self, connection: Connection) -> bool:
+        """Return True if the database exists only for this connection."""
+        return False
+
+    def failing_at_locks(self, connection: Connection) -> AbstractContextManager[None]:
+        """Let a statement with ``FOR UPDATE NOWAIT`` fail at a lock if the database ignores this clause."""
+        return nullcontext()
 
     def begin(self, connection: PoolProxiedConnection) -> None:
         """Begin the transaction, if the driver would otherwise begin it with the next INSERT, after a SAVEPOINT."""

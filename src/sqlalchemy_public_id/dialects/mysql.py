@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
@@ -38,6 +38,7 @@ class MySQL(Traits):
 
     retries = True
     aborts_transaction = False
+    key_counter = KeyCounter.AUTO_INCREMENT
     reads_old_snapshot = True  # REPEATABLE READ is the default
     # the drivers interpolate values into the statement; max_allowed_packet is 16 MB or more
     max_parameters: int | None = None

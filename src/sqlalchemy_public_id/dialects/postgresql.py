@@ -11,7 +11,7 @@ from sqlalchemy import cast as sql_cast
 from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE_VIOLATION = "23505"
@@ -88,6 +88,7 @@ class PostgreSQL(_PostgresProtocol):
     max_parameters: int | None = 32_767  # asyncpg's limit; psycopg and the protocol have 65 535
     array_parameters = True
     nulls_are_largest = True
+    key_counter: KeyCounter | None = KeyCounter.SEQUENCE
     permission_errors: ClassVar[frozenset[object]] = frozenset({"42501"})
 
     def comparable_text(self, value: Any) -> Any:
@@ -140,6 +141,7 @@ class OtherPostgreSQL(PostgreSQL):
     """
 
     array_parameters = False
+    key_counter = None
 
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         return False
@@ -154,6 +156,7 @@ class CockroachDB(_PostgresProtocol):
     """
 
     no_retries = "the retry was never run on this database"
+    key_counter = KeyCounter.SEQUENCE
 
 
 class AuroraDSQL(_PostgresProtocol):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from typing import Any, ClassVar
 
 from sqlalchemy import Integer
+from sqlalchemy.engine import Connection
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, Traits, Violation
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<columns>.*))\s*$", re.DOTALL)
 _BUSY = frozenset({"database is locked"})
@@ -23,6 +25,8 @@ class SQLite(Traits):
     retries = True
     aborts_transaction = False
     commits_each_row = True
+    key_counter = KeyCounter.SQLITE_SEQUENCE
+    has_row_locks = False
     # 32 766 are possible (SQLITE_MAX_VARIABLE_NUMBER since 3.32), but with that many, each one takes longer.
     max_parameters: int | None = 10_000
     lock_errors: ClassVar[frozenset[object]] = _BUSY
@@ -43,6 +47,19 @@ class SQLite(Traits):
 
     def in_transaction(self, dbapi_connection: Any) -> bool:
         return bool(_driver(dbapi_connection).in_transaction)
+
+    def is_in_memory(self, connection: Connection) -> bool:
+        return not connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar()
+
+    @contextmanager
+    def failing_at_locks(self, connection: Connection) -> Generator[None]:
+        before = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
+        connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+        try:
+            yield
+        finally:
+            if not connection.invalidated:  # an interrupt invalidates it
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {before}")
 
     def begin(self, connection: PoolProxiedConnection) -> None:
         driver: Any = connection.driver_connection

@@ -82,16 +82,16 @@ class DriverCall:
     @cached_property
     def slots(self) -> list[Slot]:
         """The public ids of all rows, which are collected only after a collision."""
-        places, made = self.statement.places, self.context.execution_options.get(MADE_IDS, ())
+        layout, made = self.statement.layout, self.context.execution_options.get(MADE_IDS, ())
         slots: list[Slot] = []
         for name, column, is_default in self.statement.ids:
-            escaped = places.escaped.get(name, name)
+            escaped = layout.escaped.get(name, name)
             for at, row in enumerate(self.rows):
                 if name not in row:
                     continue
                 place: Any = f"{escaped}__{at}" if self._width else escaped
-                if places.positions is not None:
-                    place = places.positions[name] + at * self._width
+                if layout.positions is not None:
+                    place = layout.positions[name] + at * self._width
                 slots.append(Slot(row, at, name, column, place, is_default or name in made))
         return slots
 
@@ -103,7 +103,7 @@ class DriverCall:
         """
         if len(self.rows) < 2 or not self.statement.sentinel:
             return False
-        key_of_row = itemgetter(*[column.key for column in self.statement.places.sentinel])
+        key_of_row = itemgetter(*[column.key for column in self.statement.layout.sentinel])
         return len(set(map(key_of_row, self.rows))) < len(self.rows)
 
     def replace(self, slot: Slot, new: str) -> None:
@@ -154,7 +154,7 @@ class DriverCall:
 
     def return_rows_by_sent_ids(self) -> None:
         """Let SQLAlchemy find each returned row by the id that it has sent, even if the guard has replaced the id."""
-        columns, sent = self.statement.places.sentinel, self._sent
+        columns, sent = self.statement.layout.sentinel, self._sent
         if not sent or not self.statement.sentinel:
             return
         ids = [

@@ -45,7 +45,7 @@ def with_clause(context: Any, statement: str, known: InsertStatement) -> str | N
         return None
     if _is_forbidden(connection, names_of(known.table, context.execution_options)):
         return None
-    if not known.places.returned:
+    if not known.layout.returned:
         return statement + _ON_CONFLICT
     # the clause precedes RETURNING; a statement that contains the word twice is not changed
     before, returning, after = statement.partition(_RETURNING)
@@ -143,7 +143,7 @@ def _insert_missing(call: DriverCall) -> None:
 def _insert_alone(call: DriverCall, parameters: dict[str, Any]) -> Sequence[Any]:
     """Insert a row, guarded like any INSERT, and set its new id in *parameters*. Return the row of the driver."""
     known = call.statement
-    query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", known.places.returned))
+    query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", known.layout.returned))
     made = frozenset(slot.name for slot in call.slots if slot.is_made)
     options = schema_options(call.context) | {MADE_IDS: made}
     with call.connection.execute(query, dict(parameters), execution_options=options) as result:

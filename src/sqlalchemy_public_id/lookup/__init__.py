@@ -175,7 +175,7 @@ def resolve(
     require_session(session)
     routes = Routes(base, models)
     configure([public_id])
-    for model, name, text in routes.places_of(public_id):
+    for model, name, text in routes.candidates_of(public_id):
         row = get(session, model, text, attribute=name, **load)
         if row is not None:
             return row
@@ -201,14 +201,14 @@ def resolve_many(
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.resolve()")
     wanted, routes = list(public_ids), Routes(base, models)
     configure(wanted)
-    places = [place for public_id in wanted for place in routes.places_of(public_id)]
-    if len(places) < len(wanted):
+    candidates = [each for public_id in wanted for each in routes.candidates_of(public_id)]
+    if len(candidates) < len(wanted):
         _warn_of_key(wanted)
     rows: dict[str, Any] = {}
-    for model, name in dict.fromkeys(place[:2] for place in places):
-        texts = [place.text for place in places if place[:2] == (model, name)]
+    for model, name in dict.fromkeys(each[:2] for each in candidates):
+        texts = [each.text for each in candidates if each[:2] == (model, name)]
         rows.update(get_many(session, model, texts, attribute=name, **load))
-    return {text: rows[text] for text in dict.fromkeys(place.text for place in places) if text in rows}
+    return {text: rows[text] for text in dict.fromkeys(each.text for each in candidates) if text in rows}
 
 
 def get_many(

@@ -17,7 +17,7 @@ from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import id_attributes, ids_of_union, public_id_attribute
 
 
-class Place(NamedTuple):
+class Candidate(NamedTuple):
     """Where an id is searched."""
 
     model: type[Any]
@@ -42,25 +42,25 @@ class Routes:
         self._registry = getattr(base, "registry", base)
         self._models = None if models is None else _checked(models)
 
-    def places_of(self, public_id: object) -> list[Place]:
+    def candidates_of(self, public_id: object) -> list[Candidate]:
         """Return where to search *public_id*: one model, unless several subclasses of the model are allowed.
 
         :raises DuplicatePrefix: if models of several bases have the prefix.
         """
         owners = [model for model in _models_of(public_id) if self._searched(model)]
-        places: list[Place] = []
+        candidates: list[Candidate] = []
         prefix = None
         for model in (model for owner in owners for model in self._searched(owner)):
             for name, format in _formats(inspect(model)):
                 text = format.canonical(public_id)
                 if text is not None:
-                    places.append(Place(model, name, text))
+                    candidates.append(Candidate(model, name, text))
                     prefix = prefix or format.prefix
         if len(owners) > 1:
             first, second, *_ = (f"{model.__module__}.{model.__qualname__}" for model in owners)
             why = "belongs, in another declarative base, to"
             raise DuplicatePrefix(str(prefix), holder=first, newcomer=second, why=why)
-        return places
+        return candidates
 
     def _searched(self, owner: type[Any]) -> list[type[Any]]:
         """Return the classes to search for an id of *owner*: itself, or those of its subclasses that are allowed."""

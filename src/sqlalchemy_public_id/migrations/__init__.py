@@ -5,6 +5,6 @@ and the catalogs, and not on Alembic. Each database has a subpackage with its st
 """
 
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
-from sqlalchemy_public_id.migrations.consent import Consent, Options, Pace, Patience, Triggers
+from sqlalchemy_public_id.migrations.consent import Consent, Options, Pace, Timeouts, Triggers
 
-__all__ = ["Consent", "Options", "Pace", "Patience", "PublicIdColumn", "Triggers"]
+__all__ = ["Consent", "Options", "Pace", "Timeouts", "PublicIdColumn", "Triggers"]

@@ -19,7 +19,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations import Pace, PublicIdColumn, Triggers
 from sqlalchemy_public_id.migrations.databases import database_of, live_table, rows_of
 from sqlalchemy_public_id.migrations.obstacles import obstacles_of_triggers
-from sqlalchemy_public_id.migrations.rows import Place, Rows, Window
+from sqlalchemy_public_id.migrations.rows import RowPosition, Rows, Window
 from sqlalchemy_public_id.migrations.session import updating
 from sqlalchemy_public_id.migrations.steps import can_be_retried
 from sqlalchemy_public_id.typed import TypedId
@@ -128,7 +128,7 @@ def fill_rows(
     return _Backfill(rows, pace, update_triggers, on_progress, should_stop).run()
 
 
-class _Patience:
+class _WaitForClaims:
     """The time in which other processes have claimed all rows without an id, and this one has filled none."""
 
     def __init__(self, target: PublicIdColumn) -> None:
@@ -176,7 +176,7 @@ class _Backfill:
 
     def run(self) -> Progress:
         try:
-            until, sweeps, patience = self.rows.last(), 0, _Patience(self.target)
+            until, sweeps, wait = self.rows.last(), 0, _WaitForClaims(self.target)
             interrupted_sweeps = 0
             while until is not None and sweeps < _SWEEPS and interrupted_sweeps < _INTERRUPTED_SWEEPS:
                 conflicts, filled = self.conflicts, self.progress.filled
@@ -185,7 +185,7 @@ class _Backfill:
                     interrupted = self.conflicts > conflicts and self.progress.filled > filled
                     interrupted_sweeps += interrupted
                     sweeps = 0 if interrupted else sweeps + 1
-                elif patience.is_over(self.progress.filled):
+                elif wait.is_over(self.progress.filled):
                     break
                 until = self.rows.last(missing=True)
                 if until is not None:
@@ -196,9 +196,9 @@ class _Backfill:
             pass
         return self.progress
 
-    def _sweep(self, until: Place) -> bool:
+    def _sweep(self, until: RowPosition) -> bool:
         """Fill the windows up to *until*. Return True if another process had claimed some of them."""
-        after: Place | None = None
+        after: RowPosition | None = None
         others = False
         for number in count(1):
             end = self.rows.end_of_window(after, until, WINDOW)
@@ -211,7 +211,7 @@ class _Backfill:
             after = end
         return others
 
-    def _window(self, after: Place | None, until: Place) -> bool:
+    def _window(self, after: RowPosition | None, until: RowPosition) -> bool:
         """Fill a window. Return False if another process is working on it."""
         window = self.rows.window(after, until)
         while not window.is_done:

@@ -56,12 +56,12 @@ class PublicIdColumn:
 
     @property
     def keeps_unique(self) -> bool:
-        """``True`` if ``relax`` leaves the column unique."""
+        """``True`` if ``loosen`` leaves the column unique."""
         return self.keeps in ("unique", "all")
 
     @property
     def keeps_not_null(self) -> bool:
-        """``True`` if ``relax`` leaves the column NOT NULL."""
+        """``True`` if ``loosen`` leaves the column NOT NULL."""
         return self.keeps in ("not null", "all")
 
     def __str__(self) -> str:

@@ -198,7 +198,7 @@ class Consent:
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long a migration waits for locks, in seconds and attempts."""
 
     lock_timeout: float = 1.0

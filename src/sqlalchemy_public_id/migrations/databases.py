@@ -20,7 +20,7 @@ from sqlalchemy_public_id.migrations.postgresql.rows import PostgreSQLRows
 from sqlalchemy_public_id.migrations.postgresql.session import PostgreSQLSession
 from sqlalchemy_public_id.migrations.postgresql.table import PostgreSQLTable
 from sqlalchemy_public_id.migrations.rows import Rows
-from sqlalchemy_public_id.migrations.session import Session
+from sqlalchemy_public_id.migrations.session import MigrationSession
 from sqlalchemy_public_id.migrations.sqlite.plan import SQLitePlan
 from sqlalchemy_public_id.migrations.sqlite.table import SQLiteRows, SQLiteSession, SQLiteTable
 from sqlalchemy_public_id.migrations.state import State
@@ -33,7 +33,7 @@ class Database(NamedTuple):
     plan: type[Plan]
     table: type[LiveTable]
     rows: type[Rows]
-    session: type[Session]
+    session: type[MigrationSession]
 
 
 _MYSQL = Database(MySQLPlan, MySQLTable, MySQLRows, MySQLSession)
@@ -57,10 +57,13 @@ def database_of(dialect: Dialect) -> Database:
     """
     database = _DATABASES.get(dialect.name)
     if database is None:
-        raise ConfigurationError(
-            f"migrations do not support {dialect.name}; expected one of {', '.join(sorted(_DATABASES))}"
-        )
+        raise ConfigurationError(f"migrations do not support {dialect.name}; expected one of {names_of_databases()}")
     return database
+
+
+def names_of_databases() -> str:
+    """Return the names of the dialects whose databases can be migrated, for a message."""
+    return ", ".join(sorted(_DATABASES))
 
 
 def live_table(connection: Connection, target: PublicIdColumn) -> LiveTable:

@@ -21,10 +21,10 @@ from sqlalchemy_public_id.formats import Format, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.consent import Triggers
-from sqlalchemy_public_id.migrations.contents import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.migrations.databases import database_of, rows_of
-from sqlalchemy_public_id.migrations.plan import Scene
-from sqlalchemy_public_id.migrations.rows import Rows, without_place
+from sqlalchemy_public_id.migrations.existing_ids import count_duplicates, count_invalid, count_lost
+from sqlalchemy_public_id.migrations.plan import Migration
+from sqlalchemy_public_id.migrations.rows import Rows, without_position
 from sqlalchemy_public_id.migrations.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.types import column_type
 
@@ -43,51 +43,51 @@ _UUID_CALL = re.compile(r"\(*(?:\w+\.)?(\w+)\(\)\)*(?:::text|::character varying
 _STRING = re.compile(r"'(?:[^']|'')*'")
 
 
-def find_obstacles(scene: Scene, *, catalogs_only: bool = False) -> list[Obstacle]:
-    """Return all obstacles to the phases of *scene*.
+def find_obstacles(migration: Migration, *, catalogs_only: bool = False) -> list[Obstacle]:
+    """Return all obstacles to *migration*.
 
     :param catalogs_only: True to leave out the obstacles that only a rehearsal, or the ids of all rows, would show.
     """
-    if scene.state.complete and not {"relax", "drop"} & {*scene.phases}:
+    if migration.state.complete and not {"loosen", "drop"} & {*migration.phases}:
         return []  # nothing is left to do
-    obstacles = [*_of_the_table(scene), *scene.plan.obstacles(scene)]
+    obstacles = [*_of_the_table(migration), *migration.plan.obstacles(migration)]
     if not any(obstacle.code == "missing-right" for obstacle in obstacles):
-        obstacles += _of_the_column(scene)  # which may read rows
+        obstacles += _of_the_column(migration)  # which may read rows
     if obstacles or catalogs_only:
         return obstacles
-    if scene.state.exists or "expand" in scene.phases:
-        obstacles = [*scene.plan.rehearse(scene)]
-    return obstacles or [*_of_the_ids(scene)]  # which reads the ids of all rows
+    if migration.state.exists or "expand" in migration.phases:
+        obstacles = [*migration.plan.rehearse(migration)]
+    return obstacles or [*_of_the_ids(migration)]  # which reads the ids of all rows
 
 
-def _of_the_table(scene: Scene) -> Iterator[Obstacle]:
-    if scene.state.misfit is not None and {"expand", "contract"} & {*scene.phases}:
-        yield scene.state.misfit
+def _of_the_table(migration: Migration) -> Iterator[Obstacle]:
+    if migration.state.misfit is not None and {"expand", "contract"} & {*migration.phases}:
+        yield migration.state.misfit
 
 
-def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
-    if {"expand", "contract"} & {*scene.phases}:
-        yield from obstacles_of_the_type(scene)
-        yield from _of_the_collation(scene)
-        yield from _of_the_default(scene)
-        yield from _of_the_index(scene)
-    if "drop" in scene.phases and scene.state.exists:
-        yield from _of_the_primary_key(scene)
-    if {"contract", "relax"} & {*scene.phases} and not scene.consent.allow_lock:
-        yield from _of_a_change_of_collation(scene)
-    if scene.fills_rows:
-        yield from _of_the_key(scene)
-    if scene.fills_rows or "contract" in scene.phases:
-        triggers = [*obstacles_of_triggers(scene.table, scene.triggers, scene.consent.update_triggers)]
-        if triggers and (scene.fills_rows or _replaces_ids(scene)):  # which reads the ids
+def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
+    if {"expand", "contract"} & {*migration.phases}:
+        yield from obstacles_of_the_type(migration)
+        yield from _of_the_collation(migration)
+        yield from _of_the_default(migration)
+        yield from _of_the_index(migration)
+    if "drop" in migration.phases and migration.state.exists:
+        yield from _of_the_primary_key(migration)
+    if {"contract", "loosen"} & {*migration.phases} and not migration.consent.allow_lock:
+        yield from _of_a_change_of_collation(migration)
+    if migration.fills_rows:
+        yield from _of_the_key(migration)
+    if migration.fills_rows or "contract" in migration.phases:
+        triggers = [*obstacles_of_triggers(migration.table, migration.triggers, migration.consent.update_triggers)]
+        if triggers and (migration.fills_rows or _replaces_ids(migration)):  # which reads the ids
             yield from triggers
 
 
-def _of_the_primary_key(scene: Scene) -> Iterator[Obstacle]:
-    target = scene.target
+def _of_the_primary_key(migration: Migration) -> Iterator[Obstacle]:
+    target = migration.target
     # SQLite has no index for INTEGER PRIMARY KEY; elsewhere, composite keys are found as indexes that lose a column
-    has_index = any(index.primary and index.is_on(target.column) for index in scene.state.indexes)
-    if has_index or target.column in rows_of(scene.table, scene.state).read_key():
+    has_index = any(index.primary and index.is_on(target.column) for index in migration.state.indexes)
+    if has_index or target.column in rows_of(migration.table, migration.state).read_key():
         problem = f"{target.column} is in the primary key of {target.table}"
         yield Obstacle("dependants", problem, "name the column of the public ids, or give the table another key first")
 
@@ -110,52 +110,52 @@ def obstacles_of_triggers(live: LiveTable, triggers: Sequence[str], wanted: Trig
         yield from live.obstacles_to_skipping()
 
 
-def _replaces_ids(scene: Scene) -> bool:
+def _replaces_ids(migration: Migration) -> bool:
     """Return True if the contract will replace ids, by UPDATEs like those of the backfill."""
-    consent = scene.consent
-    if not scene.state.exists or scene.state.complete:
+    consent = migration.consent
+    if not migration.state.exists or migration.state.complete:
         return False
     if "replace" not in (consent.on_duplicate, consent.on_invalid):
         return False
-    rows = rows_of(scene.table, scene.state)
+    rows = rows_of(migration.table, migration.state)
     if consent.on_duplicate == "replace" and count_duplicates(rows)[0]:
         return True
     return consent.on_invalid == "replace" and count_invalid(rows)[0] > 0
 
 
-def obstacles_of_the_type(scene: Scene) -> Iterator[Obstacle]:
+def obstacles_of_the_type(migration: Migration) -> Iterator[Obstacle]:
     """Yield an obstacle if the type of the existing column cannot hold ids of the format."""
-    target, dialect = scene.target, scene.table.connection.dialect
-    if not scene.state.exists or dialect.name == "sqlite":  # SQLite stores any value in any column
+    target, dialect = migration.target, migration.table.connection.dialect
+    if not migration.state.exists or migration.plan.stores_any_type:
         return
-    columns = columns_of(inspect(scene.table.connection), target.table, target.schema)
+    columns = columns_of(inspect(migration.table.connection), target.table, target.schema)
     # MySQL and MariaDB ignore case in the name of a column
     name = next(name for name in (target.column, *columns) if name in columns and name.lower() == target.column.lower())
     existing = columns[name]["type"]
     if holds_ids(existing, target.format, dialect):
         return
     expected = column_type(target.format, traits_for(dialect))
-    stored = scene.state.type
+    stored = migration.state.type
     if not (isinstance(target.format, BitsFormat) and target.format.is_native):
         length = getattr(existing, "length", None)
         kind = type(existing).__name__.upper()
-        is_indexed = dialect.name == "postgresql" or not kind.endswith("TEXT")  # MySQL indexes only a prefix of a TEXT
+        is_indexed = migration.plan.indexes_whole_texts or not kind.endswith("TEXT")
         if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"} or not is_indexed:
-            yield _wrong_type(scene)
+            yield _wrong_type(migration)
         elif length is not None and length < target.format.max_length:
             problem = (
                 f"the column {target.column} is {stored}, but ids have up to {target.format.max_length} characters"
             )
-            widen = f"{_alter_column(scene)}, type_=sa.String({target.format.max_length}))"
+            widen = f"{_alter_column(migration)}, type_=sa.String({target.format.max_length}))"
             yield Obstacle("too-short", problem, f"widen it in an earlier revision: {widen}")
     elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
         return  # the type that is reflected from MariaDB has a display width
     elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
-        yield _wrong_type(scene)
+        yield _wrong_type(migration)
 
 
-def _alter_column(scene: Scene) -> str:
-    target = scene.target
+def _alter_column(migration: Migration) -> str:
+    target = migration.target
     schema = f", schema={target.schema!r}" if target.schema else ""
     return f"op.alter_column({target.table!r}, {target.column!r}{schema}"
 
@@ -176,68 +176,66 @@ def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bo
     )
 
 
-def _wrong_type(scene: Scene) -> Obstacle:
-    target, type_ = scene.target, scene.state.type
+def _wrong_type(migration: Migration) -> Obstacle:
+    target, type_ = migration.target, migration.state.type
     return Obstacle(
         "wrong-type",
-        f"the column {target.column} is {type_}, but ids of {target.format!r} are stored as {scene.plan.type}",
+        f"the column {target.column} is {type_}, but ids of {target.format!r} are stored as {migration.plan.type}",
         "rename it and add a new one, or pass the format that its ids have",
     )
 
 
-def _of_the_collation(scene: Scene) -> Iterator[Obstacle]:
-    target, state = scene.target, scene.state
-    if state.exact or scene.plan.changes_collation(state):
+def _of_the_collation(migration: Migration) -> Iterator[Obstacle]:
+    target, state = migration.target, migration.state
+    if state.exact or migration.plan.changes_collation(state):
         return
     collation = f"the collation {state.collation}" if state.collation else "the collation"
     problem = f"{collation} of {target.column} can treat different ids as equal, such as aB and Ab"
-    if scene.table.connection.dialect.name == "sqlite":
-        binary = f"type_=sa.String({target.format.max_length}, collation='BINARY')"
-        batch = f"with op.batch_alter_table({target.table!r}) as batch_op: batch_op.alter_column({target.column!r}"
-        yield Obstacle("other-spellings", problem, f"change it in an earlier revision: {batch}, {binary})")
-    else:
-        remedy = 'pass collation="bytes" to change it; columns that are joined with this one need the same change'
-        yield Obstacle("other-spellings", problem, remedy)
+    yield Obstacle("other-spellings", problem, migration.plan.how_to_change_collation())
 
 
-def _of_a_change_of_collation(scene: Scene) -> Iterator[Obstacle]:
-    target, plan = scene.target, scene.plan
-    if plan.changes_collation(scene.state) and not scene.table.has_few_rows():
-        work = "rebuilds the indexes of" if scene.table.connection.dialect.name == "postgresql" else "copies"
-        problem = f"writers would wait: another collation {work} {target.table}, which has more than {FEW_ROWS:,} rows"
+def _of_a_change_of_collation(migration: Migration) -> Iterator[Obstacle]:
+    target, plan = migration.target, migration.plan
+    if plan.changes_collation(migration.state) and not migration.table.has_few_rows():
+        work = f"{plan.work_of_collation} {target.table}, which has more than {FEW_ROWS:,} rows"
+        problem = f"writers would wait: another collation {work}"
         yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
 
-def _of_the_default(scene: Scene) -> Iterator[Obstacle]:
-    default, target = scene.state.default, scene.target
-    if default is None or scene.plan.has_own_default(scene.state):
+def _of_the_default(migration: Migration) -> Iterator[Obstacle]:
+    default, target = migration.state.default, migration.target
+    if default is None or migration.plan.has_own_default(migration.state):
         return
-    remedy = f"drop the default: {_alter_column(scene)}, server_default=None)"
+    remedy = f"drop the default: {_alter_column(migration)}, server_default=None)"
     if "(" not in _STRING.sub("", default):
         yield Obstacle("constant-default", f"the default {default} gives all rows the same id", remedy)
-    elif scene.plan.generates_ids and not _makes_uuids(scene, default):
+    elif migration.plan.generates_ids and not _makes_uuids(migration, default):
         problem = f"the default {default} generates other ids than {target.format!r}"
         yield Obstacle("foreign-default", problem, f'{remedy}, or pass server_default="none" to keep it')
 
 
-def _makes_uuids(scene: Scene, default: str) -> bool:
+def _makes_uuids(migration: Migration, default: str) -> bool:
     """Return True if *default* is a function of the database whose ids the format accepts."""
     call = _UUID_CALL.fullmatch(default)
     kind = _UUIDS.get(call[1]) if call else None
-    is_uuid = scene.table.connection.dialect.name == "postgresql"  # elsewhere, a native column stores bytes
+    traits = traits_for(migration.table.connection.dialect)
     return kind is not None and any(
         isinstance(form, kind)
         and isinstance(form, BitsFormat)
-        and (is_uuid if form.is_native else form.encoding == "hyphenated" and form.prefix is None)
-        for form in scene.target.format.forms
+        and (
+            isinstance(column_type(form, traits), Uuid)  # a column of bytes would store other ids
+            if form.is_native
+            else form.encoding == "hyphenated" and form.prefix is None
+        )
+        for form in migration.target.format.forms
     )
 
 
-def _of_the_index(scene: Scene) -> Iterator[Obstacle]:
-    target = scene.target
-    if scene.state.index:
+def _of_the_index(migration: Migration) -> Iterator[Obstacle]:
+    target = migration.target
+    if migration.state.index:
         return
-    for index in scene.state.indexes:
+    for index in migration.state.indexes:
         if index.name.lower() != target.unique_name.lower() or index.can_be_unique_index_of(target.column):
             continue
         defect = (
@@ -253,28 +251,28 @@ def _of_the_index(scene: Scene) -> Iterator[Obstacle]:
         yield Obstacle("wrong-index", problem, "rename or drop it, or pass unique_name= with another name")
 
 
-def _of_the_key(scene: Scene) -> Iterator[Obstacle]:
-    target = scene.target
-    if not database_of(scene.table.connection.dialect).rows.read_places(scene.table):
-        yield Obstacle("no-key", without_place(target), f"add one, or fill {target.column} by hand")
+def _of_the_key(migration: Migration) -> Iterator[Obstacle]:
+    target = migration.target
+    if not database_of(migration.table.connection.dialect).rows.read_position_columns(migration.table):
+        yield Obstacle("no-key", without_position(target), f"add one, or fill {target.column} by hand")
 
 
 # --- existing ids, which are changed only with consent
 
 
-def _of_the_ids(scene: Scene) -> Iterator[Obstacle]:
+def _of_the_ids(migration: Migration) -> Iterator[Obstacle]:
     """Yield obstacles for duplicate ids, and for invalid ids, which a report looks for in the first rows only."""
-    state, consent = scene.state, scene.consent
-    if "contract" not in scene.phases or not state.exists or state.complete:
+    state, consent = migration.state, migration.consent
+    if "contract" not in migration.phases or not state.exists or state.complete:
         return
-    if not scene.table.has_rows():
+    if not migration.table.has_rows():
         return  # an empty table needs no key
-    rows = rows_of(scene.table, state)
-    if consent.on_duplicate == "refuse" and not state.valid and not scene.begins_with_index:
+    rows = rows_of(migration.table, state)
+    if consent.on_duplicate == "refuse" and not state.valid and not migration.begins_with_index:
         yield from obstacles_of_duplicates(rows)
     if consent.on_invalid == "refuse":
-        yield from _of_invalid_ids(rows, None if scene.runs else SAMPLE)
-    elif consent.on_invalid == "keep" and scene.plan.collation == "ascii_bin" and scene.plan.changes_collation(state):
+        yield from _of_invalid_ids(rows, None if migration.runs else SAMPLE)
+    elif consent.on_invalid == "keep" and migration.plan.becomes_ascii(state):
         yield from _of_lost_characters(rows)
 
 

@@ -19,14 +19,14 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
-from sqlalchemy_public_id.migrations import Pace, Patience, backfill
-from sqlalchemy_public_id.migrations.contents import replace_duplicates, replace_invalid
+from sqlalchemy_public_id.migrations import Pace, Timeouts, backfill
 from sqlalchemy_public_id.migrations.databases import database_of, is_supported, rows_of
+from sqlalchemy_public_id.migrations.existing_ids import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.migrations.obstacles import find_obstacles, obstacles_of_duplicates
-from sqlalchemy_public_id.migrations.plan import Phase, Plan, Scene
+from sqlalchemy_public_id.migrations.plan import Migration, Phase, Plan
 from sqlalchemy_public_id.migrations.report import MigrationReport, build_report
 from sqlalchemy_public_id.migrations.rows import Rows
-from sqlalchemy_public_id.migrations.session import Session
+from sqlalchemy_public_id.migrations.session import MigrationSession
 from sqlalchemy_public_id.migrations.steps import Result, Runner, until_locked, without_translated_schemas
 from sqlalchemy_public_id.migrations.table import LiveTable
 
@@ -35,7 +35,7 @@ PHASES: dict[str, tuple[Phase, ...]] = {
     "expand": ("expand",),
     "backfill": ("backfill",),
     "contract": ("contract",),
-    "loosen": ("relax",),
+    "loosen": ("loosen",),
     "drop": ("drop",),
 }
 """The phases of each operation, by its name on the command line; Alembic's operations add "_public_id" to it."""
@@ -53,8 +53,8 @@ def examine(connection: Connection, plan: Plan, phases: Sequence[Phase]) -> Migr
     """
     database = database_of(connection.dialect)
     live, is_stable = database.table(connection, plan.target), database.session(connection).is_stable
-    scene = Scene(live, plan, phases, live.read_state(), is_stable=is_stable)
-    return build_report(scene, find_obstacles(scene))
+    migration = Migration(live, plan, phases, live.read_state(), is_stable=is_stable)
+    return build_report(migration, find_obstacles(migration))
 
 
 def run_phases(
@@ -62,7 +62,7 @@ def run_phases(
     plan: Plan,
     phases: Sequence[Phase],
     *,
-    patience: Patience | None = None,
+    timeouts: Timeouts | None = None,
     pace: Pace | None = None,
     dry_run: bool = False,
     on_progress: Callable[[backfill.Progress], None] | None = None,
@@ -79,41 +79,41 @@ def run_phases(
     :raises LockNotAvailable: if other sessions keep the table locked, or another migration of the table does not end.
     :raises ConfigurationError: if the table or column does not exist, or the database does not accept one of the names.
     """
-    target, online, patience = plan.target, plan.online, patience or Patience()
+    target, online, timeouts = plan.target, plan.online, timeouts or Timeouts()
     database = database_of(connection.dialect)
-    session = database.session(connection, patience if online else None)
+    session = database.session(connection, timeouts if online else None)
     runner = Runner(database.table(connection, target), session if online else None)
 
-    def patiently(action: Callable[[], Result], name: str) -> Result:
+    def with_retries(action: Callable[[], Result], name: str) -> Result:
         # inside a transaction, statements wait for their locks: a timeout would abort it, and a retry would fail
-        return until_locked(action, name, target, connection, patience) if online else action()
+        return until_locked(action, name, target, connection, timeouts) if online else action()
 
-    def look() -> tuple[Scene, MigrationReport | None]:
-        scene = Scene(runner.table, plan, phases, runner.state, runs=not dry_run, is_stable=session.is_stable)
-        if not scene.state.exists and phases[0] in ("contract", "relax"):
+    def look() -> tuple[Migration, MigrationReport | None]:
+        migration = Migration(runner.table, plan, phases, runner.state, runs=not dry_run, is_stable=session.is_stable)
+        if not migration.state.exists and phases[0] in ("contract", "loosen"):
             raise ConfigurationError(
                 f"there is no column {target}; add it first, with op.expand_public_id({target.table!r})"
             )
-        obstacles = find_obstacles(scene)
+        obstacles = find_obstacles(migration)
         if dry_run:
-            return scene, build_report(scene, obstacles)
+            return migration, build_report(migration, obstacles)
         if obstacles:
             raise MigrationRefused(target=target, obstacles=obstacles)
-        return scene, None
+        return migration, None
 
     with ExitStack() as stack:
         stack.enter_context(without_translated_schemas(connection))
-        timeout = patience.index_timeout if online else patience.lock_timeout  # a transaction has other locks meanwhile
-        stack.enter_context(session.turn(target.table, target.schema, timeout=timeout))
+        timeout = timeouts.index_timeout if online else timeouts.lock_timeout  # a transaction has other locks meanwhile
+        stack.enter_context(session.take_turn(target.table, target.schema, timeout=timeout))
         stack.enter_context(session.settings())
-        scene, report = patiently(look, "examine the table")
+        migration, report = with_retries(look, "examine the table")
         if report is not None:
             raise DryRun(report)
-        for warning in plan.warnings(scene):
+        for warning in plan.warnings(migration):
             log.warning("%s", warning)
-        operation = _Operation(runner, scene, session, pace or Pace(), on_progress or _log_progress())
+        operation = _Operation(runner, migration, session, pace or Pace(), on_progress or _log_progress())
         for phase in phases:
-            patiently(partial(operation.run, phase), phase)
+            with_retries(partial(operation.run, phase), phase)
 
 
 def _log_progress() -> Callable[[backfill.Progress], None]:
@@ -132,14 +132,14 @@ def _log_progress() -> Callable[[backfill.Progress], None]:
 @dataclass
 class _Operation:
     runner: Runner
-    scene: Scene
-    session: Session
+    migration: Migration
+    session: MigrationSession
     pace: Pace
     on_progress: Callable[[backfill.Progress], None]
 
     def __post_init__(self) -> None:
-        self.plan, self.consent = self.scene.plan, self.scene.consent
-        self.table, self.target = self.scene.table, self.scene.target
+        self.plan, self.consent = self.migration.plan, self.migration.consent
+        self.table, self.target = self.migration.table, self.migration.target
 
     @property
     def rows(self) -> Rows:
@@ -156,7 +156,7 @@ class _Operation:
         self._until_unique(phase)
 
     def _backfill(self) -> None:
-        if not (self.scene.fills_rows or self.table.has_rows_to_fill(self.runner.state)):
+        if not (self.migration.fills_rows or self.table.has_rows_to_fill(self.runner.state)):
             return
         pace = self.pace if self.plan.online else Pace(self.pace.batch_seconds, 0, self.pace.wait_while)
         with self.session.batches():
@@ -172,7 +172,7 @@ class _Operation:
             self._replace_duplicates()  # a failed index would abort the transaction
 
     def _accept_stragglers(self) -> None:
-        has_run = "backfill" in self.scene.phases or self.table.are_few_missing()
+        has_run = "backfill" in self.migration.phases or self.table.are_few_missing()
         if not (has_run and self.plan.can_fill_stragglers):
             raise incomplete(self.table)
 
@@ -208,7 +208,7 @@ class _Operation:
     @property
     def _may_replace_duplicates(self) -> bool:
         # the checks found no duplicates before the backfill of this operation
-        return self.consent.on_duplicate == "replace" or "backfill" in self.scene.phases
+        return self.consent.on_duplicate == "replace" or "backfill" in self.migration.phases
 
 
 def incomplete(live: LiveTable) -> BackfillIncomplete:
@@ -237,6 +237,8 @@ def take_turn(connection: Connection, *, timeout: float = 3600.0) -> Generator[N
             "the connection is inside a transaction, where take_turn() cannot wait for other processes; call it "
             "with connectable.connect(), and execute nothing before it"
         )
+    if not is_supported(connection.dialect):
+        log.warning("the library knows no lock of this database, so take_turn() cannot keep others from migrating")
     if not is_supported(connection.dialect) or not database_of(connection.dialect).session.has_turns:
         yield
         return
@@ -247,7 +249,7 @@ def take_turn(connection: Connection, *, timeout: float = 3600.0) -> Generator[N
             log.warning(
                 "a pooler changes the session of PostgreSQL, so take_turn() cannot keep other processes from migrating"
             )
-        with session.turn(timeout=timeout), _isolation(connection, level):
+        with session.take_turn(timeout=timeout), _isolation(connection, level):
             yield
 
 

@@ -17,11 +17,12 @@ from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import Consent
+from sqlalchemy_public_id.migrations.server_defaults import ServerDefaults
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import column_type
 
-Phase: TypeAlias = Literal["expand", "backfill", "contract", "relax", "drop"]
+Phase: TypeAlias = Literal["expand", "backfill", "contract", "loosen", "drop"]
 
 
 class Lock(enum.Enum):
@@ -62,8 +63,14 @@ class Plan(ABC):
     :raises ConfigurationError: if the database does not accept one of the names.
     """
 
-    bytewise: ClassVar[str]
-    """The collation that compares bytes, which a new column of public ids gets."""
+    stores_any_type: ClassVar[bool] = False
+    """True if a column stores values of any type."""
+    indexes_whole_texts: ClassVar[bool] = False
+    """True if an index of a TEXT column has its whole values, and not only a prefix of them."""
+    work_of_collation: ClassVar[str] = "copies"
+    """What a change of the collation does to the table."""
+    works_in_a_shell: ClassVar[bool] = False
+    """True if no rows are lost when somebody pastes the statements into a shell, which continues after an error."""
 
     def __init__(
         self, target: PublicIdColumn, dialect: Dialect, consent: Consent | None = None, *, online: bool = True
@@ -77,6 +84,7 @@ class Plan(ABC):
                 raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
         self.online = online
         self.consent: Consent = consent or Consent()
+        self.defaults: ServerDefaults = self.defaults_of(dialect)
         self.schema: str = f"{self.quoted(target.schema)}." if target.schema else ""
         self.table: str = quoted_table(target.table, target.schema, dialect)
         self.column: str = self.quoted(target.column)
@@ -110,6 +118,14 @@ class Plan(ABC):
         """Return True if the collation of the column has to change."""
         return self.collation is not None and state.collation not in (None, self.collation)
 
+    def becomes_ascii(self, state: State) -> bool:
+        """Return True if the column will store no characters outside of ASCII any more."""
+        return False
+
+    def how_to_change_collation(self) -> str:
+        """Return what a user has to write so that the column compares bytes."""
+        return 'pass collation="bytes" to change it; columns that are joined with this one need the same change'
+
     @property
     def generates_ids(self) -> bool:
         """True if the database generates ids, at least until the column is complete."""
@@ -120,9 +136,19 @@ class Plan(ABC):
         """True if the contract itself gives ids to the few rows that were inserted after the backfill."""
         return False
 
+    @property
     @abstractmethod
+    def bytewise(self) -> str:
+        """The collation that compares bytes, which a new column of public ids gets."""
+
+    @classmethod
+    @abstractmethod
+    def defaults_of(cls, dialect: Dialect) -> ServerDefaults:
+        """Return the server defaults with which the database of *dialect* generates ids."""
+
     def has_own_default(self, state: State) -> bool:
         """Return True if the server default of the column is an expression of this library."""
+        return state.default is not None and self.defaults.is_generated(state.default, self.target.format)
 
     def renew_default(self) -> list[Step]:
         """Return the steps that replace the server default of an earlier version of this library."""
@@ -137,7 +163,7 @@ class Plan(ABC):
         """Return the steps that make the column unique and NOT NULL."""
 
     @abstractmethod
-    def relax(self) -> list[Step]:
+    def loosen(self) -> list[Step]:
         """Return the steps that restore the result of :meth:`expand`."""
 
     @abstractmethod
@@ -153,21 +179,21 @@ class Plan(ABC):
         return [(phase, step) for phase in phases if phase != "backfill" for step in getattr(self, phase)()]
 
     @abstractmethod
-    def rights(self, scene: Scene) -> list[str]:
+    def rights(self, migration: Migration) -> list[str]:
         """Return the rights that the phases need."""
 
     @abstractmethod
-    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
+    def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
         """Yield the obstacles to the phases that the catalogs show."""
 
-    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+    def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Yield an obstacle for the first step that the server refuses on an empty copy of the table.
 
         PostgreSQL has no rehearsal, because it cannot copy a table with its dependants and without its rows.
         """
         yield from ()
 
-    def warnings(self, scene: Scene) -> Iterator[str]:
+    def warnings(self, migration: Migration) -> Iterator[str]:
         """Yield a warning for each effect of the phases on other servers."""
         yield from ()
 
@@ -180,8 +206,8 @@ class Plan(ABC):
 
 
 @dataclass(frozen=True)
-class Scene:
-    """The context that all checks of one migration share."""
+class Migration:
+    """A migration of one table: its plan, and the state in which it begins. All checks share what it has read."""
 
     table: LiveTable
     plan: Plan

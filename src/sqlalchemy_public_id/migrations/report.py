@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.obstacles import SAMPLE
-from sqlalchemy_public_id.migrations.plan import Lock, Scene
+from sqlalchemy_public_id.migrations.plan import Lock, Migration
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
 """Rates under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
@@ -75,39 +75,44 @@ class MigrationReport:
         return "\n".join(lines)
 
 
-def build_report(scene: Scene, obstacles: Sequence[Obstacle]) -> MigrationReport:
-    """Build the report of a migration from its *scene*."""
-    live = scene.table
-    steps = tuple(_steps(scene)) if not obstacles else ()
-    kinds = ["backfill"] * scene.fills_rows + ["index"] * any("index" in step.name for step in steps)
+def build_report(migration: Migration, obstacles: Sequence[Obstacle]) -> MigrationReport:
+    """Build the report of *migration*."""
+    live = migration.table
+    steps = tuple(_steps(migration)) if not obstacles else ()
+    kinds = ["backfill"] * migration.fills_rows + ["index"] * any("index" in step.name for step in steps)
     rows = live.estimate_rows()
-    warnings = [*scene.plan.warnings(scene)]
-    if "contract" in scene.phases and scene.state.exists and not scene.state.complete and (rows or 0) > SAMPLE:
+    warnings = [*migration.plan.warnings(migration)]
+    if (
+        "contract" in migration.phases
+        and migration.state.exists
+        and not migration.state.complete
+        and (rows or 0) > SAMPLE
+    ):
         warnings.append(f"the ids of the first {SAMPLE:,} rows were compared with the format; the contract reads all")
     return MigrationReport(
-        target=str(scene.target),
+        target=str(migration.target),
         database=live.connection.dialect.name,
         rows=rows,
         size=live.estimate_bytes(),
         seconds=None if rows is None else sum(rows / _ROWS_A_SECOND[kind] for kind in kinds),
         steps=steps,
-        rights=tuple(scene.plan.rights(scene)),
-        triggers=tuple(scene.triggers) if scene.fills_rows else (),
+        rights=tuple(migration.plan.rights(migration)),
+        triggers=tuple(migration.triggers) if migration.fills_rows else (),
         warnings=tuple(warnings),
         obstacles=tuple(obstacles),
     )
 
 
-def _steps(scene: Scene) -> Iterator[PlannedStep]:
-    for phase in scene.phases:
-        if phase == "backfill" and scene.fills_rows:
+def _steps(migration: Migration) -> Iterator[PlannedStep]:
+    for phase in migration.phases:
+        if phase == "backfill" and migration.fills_rows:
             lock = "writers of the same rows wait for the time of a batch"
             yield PlannedStep(phase, "set the ids of rows without one, in batches", lock)
-        for of_phase, step in scene.steps:
+        for of_phase, step in migration.steps:
             if of_phase == phase:
-                is_allowed = step.lock is Lock.REWRITE and scene.consent.allow_lock
+                is_allowed = step.lock is Lock.REWRITE and migration.consent.allow_lock
                 lock = LOCKS[Lock.WRITERS if is_allowed else step.lock]
-                yield PlannedStep(phase, step.name, lock, tuple(step.statements(scene.state)))
+                yield PlannedStep(phase, step.name, lock, tuple(step.statements(migration.state)))
 
 
 def in_time(seconds: float) -> str:

@@ -1,6 +1,6 @@
-"""The rows of a table in the order of their places, and windows of them in which a backfill sets ids.
+"""The rows of a table in the order of their positions, and windows of them in which a backfill sets ids.
 
-A place identifies a row, so that later statements find it. Only the server interprets its values: they never become
+A position identifies a row, so that later statements find it. Only the server interprets its values: they never become
 Python objects, because Python and its drivers would change some, such as times of more than a day, zero dates and
 4-byte floats.
 
@@ -40,10 +40,10 @@ from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import IdColumnType, as_bits_format
 
-Place: TypeAlias = tuple[Any, ...]
-"""The place of one row, as the server renders it."""
-Places: TypeAlias = dict[str, TypeEngine[Any]]
-"""The columns that make up the place of a row, and their types."""
+RowPosition: TypeAlias = tuple[Any, ...]
+"""The position of one row, as the server renders it."""
+PositionColumns: TypeAlias = dict[str, TypeEngine[Any]]
+"""The columns that make up the position of a row, and their types."""
 _Comparison: TypeAlias = Callable[[Any, Any], ColumnElement[bool]]
 _STRICT: dict[_Comparison, _Comparison] = {operator.gt: operator.gt, operator.ge: operator.gt, operator.le: operator.lt}
 
@@ -61,9 +61,9 @@ class Rows(ABC):
                 f"{target.table} has no column {target.column!r}; "
                 f"add it first, with op.expand_public_id({target.table!r})"
             )
-        types = self.read_places(live)
+        types = self.read_position_columns(live)
         if not types:
-            raise ConfigurationError(f"{without_place(target)}; add one, or fill {target.column} by hand")
+            raise ConfigurationError(f"{without_position(target)}; add one, or fill {target.column} by hand")
         self.live: LiveTable = live
         self.state: State = state
         self.target: PublicIdColumn = target
@@ -73,28 +73,28 @@ class Rows(ABC):
         columns = [Column(name, types.get(name, NullType())) for name in names]
         self.table: Table = Table(target.table, MetaData(), *columns, schema=target.schema)
         self.parts: list[Column[Any]] = [self.table.columns[name] for name in types]
-        """The columns of a place, by which the rows are sorted."""
+        """The columns of a position, by which the rows are sorted."""
         self.column: Column[Any] = self.table.columns[target.column]
         self.kept: dict[Any, Any] = {self.table.columns[name]: self.table.columns[name] for name in kept}
         """Assignments that keep ``ON UPDATE CURRENT_TIMESTAMP`` from changing a column."""
 
     @classmethod
     @abstractmethod
-    def read_places(cls, live: LiveTable) -> Places:
-        """Return the columns that make up the place of a row; none if rows cannot be told apart."""
+    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
+        """Return the columns that make up the position of a row; none if rows cannot be told apart."""
 
     def read_key(self) -> list[str]:
-        """Return the columns of the primary key, if a place is made up of something else."""
+        """Return the columns of the primary key, if a position is made up of something else."""
         return []
 
     @cached_property
     def key(self) -> list[Any]:
-        """The columns that identify a row in messages: the primary key if there is one, or else its place."""
+        """The columns that identify a row in messages: the primary key if there is one, or else its position."""
         return [sql_column(name) for name in self.read_key()] or self.parts
 
     @property
-    def place(self) -> list[Any]:
-        """The parts of a place as they are selected and compared."""
+    def position(self) -> list[Any]:
+        """The parts of a position as they are selected and compared."""
         return [*self.parts]
 
     @property
@@ -111,34 +111,34 @@ class Rows(ABC):
     def is_well_formed(self) -> ColumnElement[bool]:
         """Return the condition that the id of a row matches the pattern of stored ids."""
 
-    def between(self, after: Place | None, until: Place) -> ColumnElement[bool]:
+    def between(self, after: RowPosition | None, until: RowPosition) -> ColumnElement[bool]:
         """Return a condition for the rows behind *after*, or from the first one, up to *until*."""
         up_to = self._compare(until, operator.le)
         return up_to if after is None else and_(self._compare(after, operator.gt), up_to)
 
-    def from_to(self, first: Place, last: Place) -> ColumnElement[bool]:
+    def from_to(self, first: RowPosition, last: RowPosition) -> ColumnElement[bool]:
         """Return a condition for the rows from *first* to *last*, both included."""
         return and_(self._compare(first, operator.ge), self._compare(last, operator.le))
 
-    def at(self, place: Place) -> ColumnElement[bool]:
-        """Return a condition for the row at *place*."""
-        return and_(*(part == value for part, value in zip(self.place, place, strict=True)))
+    def at(self, position: RowPosition) -> ColumnElement[bool]:
+        """Return a condition for the row at *position*."""
+        return and_(*(part == value for part, value in zip(self.position, position, strict=True)))
 
-    def last(self, *, missing: bool = False) -> Place | None:
-        """Return the last place of the table, or of the rows that have no id."""
-        query = select(*self.place).order_by(*(column.desc() for column in self.parts)).limit(1)
+    def last(self, *, missing: bool = False) -> RowPosition | None:
+        """Return the last position of the table, or of the rows that have no id."""
+        query = select(*self.position).order_by(*(column.desc() for column in self.parts)).limit(1)
         if missing:
             query = query.where(self.column.is_(None))
-        return _place(self.connection.execute(query).one_or_none())
+        return _position(self.connection.execute(query).one_or_none())
 
-    def end_of_window(self, after: Place | None, until: Place, size: int) -> Place | None:
-        """Return the place of the row *size* places behind *after*; ``None`` if there are fewer rows."""
-        query = select(*self.place).where(self.between(after, until)).order_by(*self.parts).offset(size - 1).limit(1)
-        return _place(self.connection.execute(query).one_or_none())
+    def end_of_window(self, after: RowPosition | None, until: RowPosition, size: int) -> RowPosition | None:
+        """Return the position of the row *size* positions behind *after*; ``None`` if there are fewer rows."""
+        query = select(*self.position).where(self.between(after, until)).order_by(*self.parts).offset(size - 1).limit(1)
+        return _position(self.connection.execute(query).one_or_none())
 
-    def missing(self, after: Place | None, until: Place) -> list[Place]:
-        """Return the places of the rows in a window that have no id."""
-        query = select(*self.place).where(self.between(after, until), self.column.is_(None)).order_by(*self.parts)
+    def missing(self, after: RowPosition | None, until: RowPosition) -> list[RowPosition]:
+        """Return the positions of the rows in a window that have no id."""
+        query = select(*self.position).where(self.between(after, until), self.column.is_(None)).order_by(*self.parts)
         return [tuple(row) for row in self.connection.execute(query)]
 
     def count_rows(self) -> int | None:
@@ -149,23 +149,25 @@ class Rows(ABC):
         """Return about how many rows a window of the requested *size* has."""
         return size
 
-    def claim(self, after: Place | None) -> AbstractContextManager[bool]:
+    def claim(self, after: RowPosition | None) -> AbstractContextManager[bool]:
         """Keep other processes out of the window behind *after*, and yield False if one of them has claimed it."""
         return nullcontext(True)
 
-    def window(self, after: Place | None, until: Place) -> Window:
+    def window(self, after: RowPosition | None, until: RowPosition) -> Window:
         """Return the rows behind *after* up to *until* that have no id."""
         return Window(self, after, until)
 
-    def _compare(self, place: Place, comparison: _Comparison) -> ColumnElement[bool]:
+    def _compare(self, position: RowPosition, comparison: _Comparison) -> ColumnElement[bool]:
         # in the form for which the database uses the index of the key
-        if len(place) > 1 and traits_for(self.connection.dialect).indexes_row_values:
-            values = [bindparam(None, value, type_=part.type) for part, value in zip(self.place, place, strict=True)]
-            return comparison(tuple_(*self.place), tuple_(*values))
-        return _compare_columns(self.place, place, comparison)
+        if len(position) > 1 and traits_for(self.connection.dialect).indexes_row_values:
+            values = [
+                bindparam(None, value, type_=part.type) for part, value in zip(self.position, position, strict=True)
+            ]
+            return comparison(tuple_(*self.position), tuple_(*values))
+        return _compare_columns(self.position, position, comparison)
 
 
-def _compare_columns(columns: Sequence[Any], values: Place, comparison: _Comparison) -> ColumnElement[bool]:
+def _compare_columns(columns: Sequence[Any], values: RowPosition, comparison: _Comparison) -> ColumnElement[bool]:
     column, value = columns[0], bindparam(None, values[0], type_=columns[0].type)
     if len(columns) == 1:
         return comparison(column, value)
@@ -173,12 +175,12 @@ def _compare_columns(columns: Sequence[Any], values: Place, comparison: _Compari
     return or_(_STRICT[comparison](column, value), and_(column == value, rest))
 
 
-def _place(row: Any) -> Place | None:
+def _position(row: Any) -> RowPosition | None:
     return None if row is None else tuple(row)
 
 
-def without_place(target: PublicIdColumn) -> str:
-    """Return the message for a table whose rows have no place."""
+def without_position(target: PublicIdColumn) -> str:
+    """Return the message for a table whose rows have no position of their own."""
     return (
         f"{target.table} has no primary key, and no unique index of columns that are NOT NULL, so its rows cannot be "
         f"told apart"
@@ -186,7 +188,7 @@ def without_place(target: PublicIdColumn) -> str:
 
 
 class Window:
-    """The rows of a window that have no id: their places are read first, and a process fills them in batches.
+    """The rows of a window that have no id: their positions are read first, and a process fills them in batches.
 
     Rows that others have locked are skipped if the database supports it. After a failure, the batch can be retried.
     """
@@ -194,35 +196,36 @@ class Window:
     is_taken: bool = False
     """True if another process is filling a batch of these rows."""
 
-    def __init__(self, rows: Rows, after: Place | None, until: Place) -> None:
+    def __init__(self, rows: Rows, after: RowPosition | None, until: RowPosition) -> None:
         self.rows: Rows = rows
-        self.places: list[Place] = rows.missing(after, until)
+        self.positions: list[RowPosition] = rows.missing(after, until)
 
     @property
     def is_done(self) -> bool:
         """True at the end of the window."""
-        return not self.places
+        return not self.positions
 
     def fill(self, ids: Sequence[str]) -> int:
         """Set *ids* in the next rows, and return how many rows got one."""
-        places = self.places[: len(ids)]
-        filled = self.write(places, ids[: len(places)])
-        self.skip(len(places))
+        positions = self.positions[: len(ids)]
+        filled = self.write(positions, ids[: len(positions)])
+        self.skip(len(positions))
         return filled
 
     def skip(self, count: int) -> None:
         """Skip the next *count* rows."""
-        del self.places[:count]
+        del self.positions[:count]
 
-    def write(self, places: Sequence[Place], ids: Sequence[str]) -> int:
-        """Set *ids* at *places*, here one by one, because SQLite runs in this process, without round trips."""
+    def write(self, positions: Sequence[RowPosition], ids: Sequence[str]) -> int:
+        """Set *ids* at *positions*, here one by one, because SQLite runs in this process, without round trips."""
         rows = self.rows
         names = [f"public_id_key_{at}" for at in range(len(rows.parts))]
         this_row = and_(*(column == bindparam(name) for column, name in zip(rows.parts, names, strict=True)))
         value = bindparam("public_id_made", type_=IdColumnType(rows.target.format))
         statement = update(rows.table).where(this_row, rows.column.is_(None)).values({rows.column: value, **rows.kept})
         parameters = [
-            dict(zip(names, place, strict=True), public_id_made=id) for place, id in zip(places, ids, strict=True)
+            dict(zip(names, position, strict=True), public_id_made=id)
+            for position, id in zip(positions, ids, strict=True)
         ]
         return rows.connection.execute(statement, parameters).rowcount
 

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
@@ -14,8 +15,8 @@ from typing import Any, ClassVar
 from sqlalchemy import Connection
 
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
-from sqlalchemy_public_id.errors import LockNotAvailable
-from sqlalchemy_public_id.migrations.consent import Patience, Triggers
+from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
+from sqlalchemy_public_id.migrations.consent import Timeouts, Triggers
 from sqlalchemy_public_id.migrations.plan import Lock, Step
 from sqlalchemy_public_id.migrations.table import LiveTable
 
@@ -24,23 +25,21 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
 _LONGEST_PAUSE = 1.0
 
 
-class Session(ABC):
+class MigrationSession(ABC):
     """The session of *connection*. The settings that it changes are restored afterwards.
 
-    :param patience: how long statements may wait for locks; ``None`` leaves the limits as they are.
+    :param timeouts: how long statements may wait for locks; ``None`` leaves the limits as they are.
     """
 
-    lock_setting: ClassVar[str]
-    """The setting that limits how long a statement waits for a lock."""
     is_exclusive: ClassVar[bool] = False
     """True if a step keeps all other writers out from its beginning."""
     has_turns: ClassVar[bool] = True
     """False if the database has one writer, so that migrations take turns anyway."""
 
-    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
+    def __init__(self, connection: Connection, timeouts: Timeouts | None = None) -> None:
         self.connection: Connection = connection
-        self.patience: Patience = patience or Patience()
-        self.is_limited: bool = patience is not None
+        self.timeouts: Timeouts = timeouts or Timeouts()
+        self.is_limited: bool = timeouts is not None
 
     @property
     def is_stable(self) -> bool:
@@ -48,6 +47,11 @@ class Session(ABC):
         return True
 
     # --- settings
+
+    @property
+    @abstractmethod
+    def lock_setting(self) -> str:
+        """The setting that limits how long a statement waits for a lock."""
 
     @abstractmethod
     def read_settings(self) -> dict[str, str]:
@@ -103,10 +107,10 @@ class Session(ABC):
 
     def timeout_of(self, step: Step) -> float:
         """Return how many seconds *step* waits for its lock."""
-        patience = self.patience
+        timeouts = self.timeouts
         if step.lock is Lock.REWRITE:  # it is tried once, with the time of all attempts
-            return patience.lock_timeout * patience.attempts
-        return patience.index_timeout if step.lock is Lock.BUILD else patience.lock_timeout
+            return timeouts.lock_timeout * timeouts.attempts
+        return timeouts.index_timeout if step.lock is Lock.BUILD else timeouts.lock_timeout
 
     def lock_limit(self, seconds: float) -> str:
         """Return the statement that limits how long statements wait for a lock."""
@@ -118,7 +122,7 @@ class Session(ABC):
     @contextmanager
     def limited_to(self, seconds: float) -> Generator[None]:
         """Let statements wait up to *seconds* for their locks, and restore the usual limit afterwards."""
-        usual = self.patience.lock_timeout
+        usual = self.timeouts.lock_timeout
         if seconds == usual:
             yield
             return
@@ -140,10 +144,28 @@ class Session(ABC):
         :param transactional_ddl: True if Alembic runs DDL inside of its transactions.
         """
 
+    # --- what a backfill may wait for
+
+    @abstractmethod
+    def count_running(self) -> int:
+        """Return the number of statements that other sessions of the server are running.
+
+        :raises ConfigurationError: if the database does not report it.
+        """
+
+    @abstractmethod
+    def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
+        """Return how many seconds this replica is behind; ``None`` if it does not replicate at the moment.
+
+        :param primary: a connection to the server that it replicates.
+        :param written: times, and positions that the replica had not replayed then, if the lag has to be measured.
+        :raises ConfigurationError: if the server is not a replica.
+        """
+
     # --- the turn
 
     @abstractmethod
-    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         """Try to take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table."""
 
     @abstractmethod
@@ -155,7 +177,7 @@ class Session(ABC):
         """Release the lock, unless it ends with the transaction."""
 
     @contextmanager
-    def turn(self, table: str | None = None, schema: str | None = None, *, timeout: float) -> Generator[None]:
+    def take_turn(self, table: str | None = None, schema: str | None = None, *, timeout: float) -> Generator[None]:
         """Wait until no other migration works on *table*, or on the database, and keep others out until the block ends.
 
         Two processes that migrate one table at once would undo each other's work, because each drops the index that the
@@ -170,7 +192,7 @@ class Session(ABC):
         """
         name = table or str(self.connection.engine.url.database)
         began, pause, holder = time.monotonic(), 0.05, None
-        while (is_ours := self.try_turn(table, schema)) is False:
+        while (is_ours := self.try_to_take_turn(table, schema)) is False:
             now = self.read_holder()
             if now not in (None, holder):
                 holder = now
@@ -226,6 +248,12 @@ def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager
     if traits_for(connection.dialect).commits_each_row:
         return transaction(connection, "BEGIN IMMEDIATE")
     return transaction(connection, "BEGIN") if triggers == "skip" else nullcontext()
+
+
+def no_replica(connection: Connection) -> ConfigurationError:
+    """Return the error for a server that is not a replica."""
+    url = connection.engine.url.set(query={}).render_as_string(hide_password=True)
+    return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")
 
 
 def digest_of(*parts: object) -> str:

@@ -20,9 +20,9 @@ from typing_extensions import TypeVar
 from sqlalchemy_public_id.dialects import Outcome, begin_to_write, traits_for
 from sqlalchemy_public_id.errors import LockNotAvailable, Obstacle
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
-from sqlalchemy_public_id.migrations.consent import Patience
-from sqlalchemy_public_id.migrations.plan import Lock, Scene, Step
-from sqlalchemy_public_id.migrations.session import Session, send
+from sqlalchemy_public_id.migrations.consent import Timeouts
+from sqlalchemy_public_id.migrations.plan import Lock, Migration, Step
+from sqlalchemy_public_id.migrations.session import MigrationSession, send
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
 
@@ -37,9 +37,9 @@ class Runner:
     :param session: for a connection in AUTOCOMMIT mode; without it, the steps run inside the open transaction.
     """
 
-    def __init__(self, table: LiveTable, session: Session | None = None) -> None:
+    def __init__(self, table: LiveTable, session: MigrationSession | None = None) -> None:
         self.table: LiveTable = table
-        self.session: Session | None = session
+        self.session: MigrationSession | None = session
         self.target: PublicIdColumn = table.target
         self.connection: Connection = table.connection
         self._known: State | None = None
@@ -67,7 +67,7 @@ class Runner:
                 begin_to_write(self.connection)  # the driver of SQLite begins no transaction for DDL
                 self._execute(step)
 
-    def _run_alone(self, step: Step, session: Session) -> None:
+    def _run_alone(self, step: Step, session: MigrationSession) -> None:
         timeout = session.timeout_of(step)
         is_announced = False
 
@@ -82,7 +82,7 @@ class Runner:
                 self.forget()
                 raise _TableInUse
             if step.probe:
-                with session.begin_step(Lock.STRONG, session.patience.lock_timeout):
+                with session.begin_step(Lock.STRONG, session.timeouts.lock_timeout):
                     send(self.connection, step.probe)
             try:
                 with session.begin_step(step.lock, timeout):
@@ -100,7 +100,7 @@ class Runner:
                     return  # a killed process had sent the statement, and the server has completed it
                 raise
 
-        until_locked(attempt, step.name, self.target, self.connection, session.patience, timeout)
+        until_locked(attempt, step.name, self.target, self.connection, session.timeouts, timeout)
 
     def _execute(self, step: Step) -> None:
         state = self.state
@@ -122,7 +122,7 @@ def until_locked(
     name: str,
     target: PublicIdColumn,
     connection: Connection,
-    patience: Patience,
+    timeouts: Timeouts,
     timeout: float | None = None,
 ) -> Result:
     """Call *action*, and repeat it after a pause as long as it fails because others have locked the table.
@@ -130,7 +130,7 @@ def until_locked(
     :param timeout: how many seconds each attempt waits for its lock, as the error reports it.
     :raises LockNotAvailable: after the last attempt.
     """
-    for attempt in range(1, patience.attempts + 1):
+    for attempt in range(1, timeouts.attempts + 1):
         try:
             return action()
         except _TableInUse:
@@ -138,12 +138,12 @@ def until_locked(
         except DBAPIError as error:
             if not can_be_retried(error, connection.dialect):
                 raise
-        if attempt < patience.attempts:
+        if attempt < timeouts.attempts:
             pause = min(0.1 * 2**attempt, 30) * random.uniform(0.5, 1.5)
             log.warning("%s: the table is in use; trying again in %.1f s", target, pause)
             time.sleep(pause)
     raise LockNotAvailable(
-        step=name, table=target.table, attempts=patience.attempts, timeout=timeout or patience.lock_timeout
+        step=name, table=target.table, attempts=timeouts.attempts, timeout=timeout or timeouts.lock_timeout
     )
 
 
@@ -171,9 +171,9 @@ def is_accepted(connection: Connection, sql: str) -> bool:
     return True
 
 
-def refused(scene: Scene, step: Step, error: DBAPIError) -> Obstacle:
+def refused(migration: Migration, step: Step, error: DBAPIError) -> Obstacle:
     """Return the obstacle for the *error* of a *step*, or raise the error if others only hold a lock."""
-    dialect = scene.table.connection.dialect
+    dialect = migration.table.connection.dialect
     if can_be_retried(error, dialect):
         raise error
     reason = str(getattr(error.orig, "args", [error.orig])[-1])
@@ -192,7 +192,7 @@ def without_translated_schemas(connection: Connection) -> Generator[None]:
         connection.execution_options(schema_translate_map=translated)
 
 
-def list_statements(steps: Sequence[Step], session: Session, state: State) -> Iterator[str]:
+def list_statements(steps: Sequence[Step], session: MigrationSession, state: State) -> Iterator[str]:
     """Yield the statements of *steps* for *state*, with comments, and with the session settings that they need."""
     during, before = session.changes()
     yield from during
@@ -205,5 +205,5 @@ def list_statements(steps: Sequence[Step], session: Session, state: State) -> It
             yield session.lock_limit(seconds)
         yield from step.statements(state)
         if step.lock in (Lock.BUILD, Lock.REWRITE):
-            yield session.lock_limit(session.patience.lock_timeout)
+            yield session.lock_limit(session.timeouts.lock_timeout)
     yield from before

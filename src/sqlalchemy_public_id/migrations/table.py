@@ -9,11 +9,24 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Executable, Inspector, Row, case, column, func, literal, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Inspector,
+    Integer,
+    Row,
+    case,
+    column,
+    func,
+    inspect,
+    literal,
+    select,
+)
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
-from sqlalchemy.exc import NoSuchTableError, SAWarning
+from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted_table
@@ -24,6 +37,7 @@ from sqlalchemy_public_id.naming import not_null_check_name
 
 FEW_ROWS = 10_000
 """A table of at most this many rows is locked for milliseconds only."""
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "BIGINT": 64}
 
 
 class LiveTable(ABC):
@@ -101,9 +115,25 @@ class LiveTable(ABC):
         """Restore settings of the session that a step has changed, and that a ROLLBACK does not restore."""
         return  # only SQLite has any
 
+    @abstractmethod
     def columns_changed_by_updates(self) -> list[str]:
-        """Return the columns with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
-        return []
+        """Return the columns that every UPDATE sets, with ``ON UPDATE CURRENT_TIMESTAMP`` of MySQL and MariaDB."""
+
+    def read_primary_key(self, inspector: Inspector | None = None) -> list[str]:
+        """Return the names of the columns of the primary key, in its order.
+
+        :param inspector: one that may have reflected the table already.
+        :raises sqlalchemy.exc.NoSuchTableError: if there is no such table.
+        """
+        inspector = inspector or inspect(self.connection)
+        with _without_warnings():  # on MySQL and MariaDB, this reflects all columns as well
+            names = inspector.get_pk_constraint(self.target.table, schema=self.target.schema)["constrained_columns"]
+        return [_unescaped(name, inspector.dialect) for name in names]
+
+    def read_largest_key(self, key: str, type_: Integer) -> int:
+        """Return the largest number that the column *key* of this *type_*, and its counter, can reach."""
+        bits = _BITS.get(type(type_).__name__, 32)
+        return (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
 
     def _partitioned(self) -> Obstacle:
         problem = f"{self.target.table} is partitioned, and unique indexes must contain the columns of the partitions"
@@ -155,38 +185,12 @@ def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
 
 # --- what SQLAlchemy reflects
 
-_PRIMARY_KEY = text("""
-SELECT a.attname FROM pg_catalog.pg_class c
-LEFT JOIN pg_catalog.pg_constraint n ON n.conrelid = c.oid AND n.contype = 'p'
-LEFT JOIN LATERAL pg_catalog.unnest(n.conkey) WITH ORDINALITY k (attnum, place) ON true
-LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
-WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
-ORDER BY k.place
-""")
-
 
 def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str, ReflectedColumn]:
     """Return the columns of *table* by name. A column of a type unknown to SQLAlchemy has ``NullType``."""
     with _without_warnings():
         columns = inspector.get_columns(table, schema=schema)
     return {_unescaped(column["name"], inspector.dialect): column for column in columns}
-
-
-def primary_key_of(inspector: Inspector, table: str, schema: str | None) -> list[str]:
-    """Return the names of the columns of the primary key, in its order.
-
-    :raises sqlalchemy.exc.NoSuchTableError: if there is no such table.
-    """
-    if inspector.dialect.name == "postgresql" and isinstance(inspector.bind, Connection):
-        # SQLAlchemy calls unnest(int2vector), which pg_catalog does not have, so another role's function would run
-        regclass = quoted_table(table, schema, inspector.dialect)
-        found = inspector.bind.execute(_PRIMARY_KEY, {"regclass": regclass}).scalars().all()
-        if not found:
-            raise NoSuchTableError(table)
-        return [name for name in found if name is not None]
-    with _without_warnings():  # on MySQL and MariaDB, this reflects all columns as well
-        names = inspector.get_pk_constraint(table, schema=schema)["constrained_columns"]
-    return [_unescaped(name, inspector.dialect) for name in names]
 
 
 @contextmanager

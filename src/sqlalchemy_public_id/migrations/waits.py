@@ -6,30 +6,17 @@ Pass one of them as ``wait_while`` to an operation, or to :func:`sqlalchemy_publ
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrations.databases import database_of
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
-
-_WRITTEN = text("SELECT CAST(pg_catalog.pg_current_wal_lsn() - '0/0' AS bigint)")
-_REPLAYED = text("SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint)")
-_STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
-_BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
-
-
-_ACTIVE = text("""
-SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client backend', 'parallel worker')) AS active,
-       count(*) FILTER (WHERE state IS NULL AND usesysid IS NOT NULL AND datid IS NOT NULL) AS hidden,
-       (SELECT pg_catalog.quote_ident(current_user)) AS role
-FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
-""")
 
 
 class _Wait(ABC):
@@ -68,18 +55,7 @@ class MaxLoad(_Wait):
 
     def running(self, connection: Connection) -> int:
         """Return the number of statements that other sessions are running."""
-        name = connection.dialect.name
-        if name in ("mysql", "mariadb"):
-            return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
-        if name != "postgresql":
-            raise ConfigurationError(f"{name} does not report its load; expected PostgreSQL, MySQL or MariaDB")
-        row = connection.execute(_ACTIVE).one()
-        if row.hidden:
-            raise ConfigurationError(
-                f"PostgreSQL hides the activity of other roles from {row.role}, so the load is unknown; "
-                f"run GRANT pg_read_all_stats TO {row.role}, or leave out MaxLoad (--max-load)"
-            )
-        return int(row.active)
+        return database_of(connection.dialect).session(connection).count_running()
 
     def _reason(self, connection: Connection) -> str | None:
         running = self.running(connection)
@@ -129,40 +105,7 @@ class MaxLag(_Wait):
         """
         try:
             with self.replica.connect() as replica:
-                if replica.dialect.name == "postgresql":
-                    return self._lag_of_positions(connection, replica)
-                return _reported_lag(replica)
+                return database_of(replica.dialect).session(replica).read_lag(connection, self._written)
         except DBAPIError as error:
             log.warning("the replica does not answer: %s", error.orig)
             return None
-
-    def _lag_of_positions(self, connection: Connection, replica: Connection) -> float:
-        replayed: int | None = replica.scalar(_REPLAYED)
-        if replayed is None:
-            raise _no_replica(self.replica)
-        now, written = time.monotonic(), connection.scalar(_WRITTEN)
-        if not self._written or self._written[-1][1] != written:
-            self._written.append((now, written))
-        while self._written and self._written[0][1] <= replayed:
-            self._written.popleft()
-        return now - self._written[0][0] if self._written else 0.0
-
-
-def _reported_lag(replica: Connection) -> float | None:
-    for query in _STATUS:
-        try:
-            row = replica.exec_driver_sql(query).mappings().first()
-        except DBAPIError as error:
-            if error.connection_invalidated or query == _STATUS[-1]:
-                raise
-            continue  # try the other name of the statement
-        if row is None:
-            raise _no_replica(replica.engine)
-        behind = next(row[name] for name in _BEHIND if name in row)
-        return None if behind is None else float(behind)
-    return None
-
-
-def _no_replica(engine: Engine) -> ConfigurationError:
-    url = engine.url.set(query={}).render_as_string(hide_password=True)
-    return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")

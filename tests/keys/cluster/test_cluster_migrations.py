@@ -36,7 +36,7 @@ from sqlalchemy_public_id.alembic import (
 from sqlalchemy_public_id.alembic.clusters import operations
 from sqlalchemy_public_id.errors import LockNotAvailable
 from sqlalchemy_public_id.keys import ClusterKey, Range
-from sqlalchemy_public_id.migrations import Patience
+from sqlalchemy_public_id.migrations import Timeouts
 
 pytestmark = pytest.mark.backend
 
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.backend
 @pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=lambda each: each.__name__)
 def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """If another session has locked the table, an operation times out and restores the session settings."""
-    monkeypatch.setattr(operations, "_PATIENCE", Patience(lock_timeout=0.2, attempts=1))
+    monkeypatch.setattr(operations, "_TIMEOUTS", Timeouts(lock_timeout=0.2, attempts=1))
     is_postgresql = parcels.engine.name == "postgresql"
     limit = "SHOW lock_timeout" if is_postgresql else "SELECT @@SESSION.lock_wait_timeout"
     options: dict[str, Any] = {"cluster": 10} if operation is set_cluster else {}

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, MetaData, event, func, insert, inspect, select, text
+from sqlalchemy.dialects.mssql.base import MSDialect
+from sqlalchemy.dialects.oracle.base import OracleDialect
+from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -16,8 +19,9 @@ from support.cluster_models import hexes, models
 from support.marks import SERVERS, on
 from support.servers import ASYNC_DRIVERS
 
-from sqlalchemy_public_id import PublicIdColumnMixin, bulk, lookup
+from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, bulk, lookup
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key, cluster_of, hex_of, in_cluster, sequence_of
+from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn
 
 LAST = 2**48 - 1
 WAYS = ["identity", "function"]
@@ -258,3 +262,16 @@ def test_an_index_serves_the_filter(engine: Engine, stored: Any, session: Sessio
 
     expected = {"sqlite": "USING INTEGER PRIMARY KEY", "postgresql": "Index Cond", "mariadb": "range"}
     assert expected.get(engine.name, "range") in plan
+
+
+@pytest.mark.parametrize("name", ["oracle", "mssql", "redshift"])
+def test_unknown_counters(name: str) -> None:
+    """A database whose counters are unknown is refused, also one that derives from PostgreSQL's dialect."""
+
+    class Derived(PGDialect):
+        pass
+
+    Derived.name = name
+    dialects: dict[str, Any] = {"oracle": OracleDialect, "mssql": MSDialect, "redshift": Derived}
+    with pytest.raises(ConfigurationError, match=f"cluster keys do not support {name}; expected PostgreSQL"):
+        ClusterColumn(dialects[name](), "parcel", "id")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, MetaData, String, insert, select
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.forks import ignore_fork_warning, in_child
 from support.people import People
@@ -29,7 +30,7 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.errors import KeySpaceExhausted
 from sqlalchemy_public_id.formats import BASE36, URLSAFE64
 from sqlalchemy_public_id.keys import BlockAllocator, CoprimeKey, CoprimeStep, KeyedStep
-from sqlalchemy_public_id.migrations.server_defaults import can_generate
+from sqlalchemy_public_id.migrations.postgresql.server_defaults import PostgreSQLDefaults
 
 STEP = CoprimeStep(BASE36, 6)
 OTHER_STEP = CoprimeStep(BASE36, 6, step=7)
@@ -116,7 +117,7 @@ def test_facts() -> None:
 
     with pytest.raises(ConfigurationError, match=r"step\.remaining\(issued\) returns how many are left"):
         format.budget()
-    assert not can_generate(format, "postgresql")
+    assert not PostgreSQLDefaults(postgresql.dialect()).can_generate(format)
     assert format.example() == format.named().example()
     assert format.is_valid(format.example())
     assert counter.at == 0

@@ -16,6 +16,7 @@ from sqlalchemy_public_id.alembic.clusters.operations import (
     DropClusterSequenceOp,
     SetClusterOp,
 )
+from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.audit import read_counter, read_key_range
@@ -83,7 +84,8 @@ def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]
         return []
     counter = read_counter(connection, table.name, table.schema, column.name)
     if isinstance(op, CreateClusterSequenceOp):
-        return [] if counter is not None or connection.dialect.name == "sqlite" else [op]
+        has_functions = key_counter_of(connection.dialect) is not KeyCounter.SQLITE_SEQUENCE
+        return [op] if counter is None and has_functions else []
     if counter is not None:
         return [_drop_counter(table, column, counter), op]
     return [] if _is_within(context, connection, op) else [op]
@@ -94,16 +96,16 @@ def _is_within(context: AutogenContext, connection: Connection, op: SetClusterOp
 
     Without a guard, an ``AUTO_INCREMENT`` shows only whether it is below its range; on SQLite, not even that.
     """
-    dialect = connection.dialect.name
+    counted_by = key_counter_of(connection.dialect)
     try:
         keys = op.keys(context.migration_context)
     except ConfigurationError:  # each database has its own number, and none is configured here
         keys = None
-    if dialect == "postgresql" or op.enforce_range:
+    if counted_by is KeyCounter.SEQUENCE or op.enforce_range:
         existing = read_key_range(connection, op.table, op.schema, op.column)
         is_any = op.cluster is None and op.key_range is None and existing is not None and existing.cluster is not None
         return is_any or (existing is not None and existing == keys)
-    if keys is None or dialect == "sqlite":
+    if keys is None or counted_by is KeyCounter.SQLITE_SEQUENCE:
         return True
     # information_schema of MySQL caches an old number
     query = f"SHOW CREATE TABLE {quoted_table(op.table, op.schema, connection.dialect)}"
@@ -123,7 +125,8 @@ def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperati
     if counter is None:
         return [op]
     dropped = _drop_counter(table, keys[0], counter)
-    if connection.dialect.name == "postgresql":  # on downgrade, the default would need its counter too early
+    if key_counter_of(connection.dialect) is KeyCounter.SEQUENCE:
+        # on downgrade, the default would need its counter too early
         keys[0].server_default = keys[0].identity = Identity()
         op = DropTableOp.from_table(table)
     return [dropped, op]

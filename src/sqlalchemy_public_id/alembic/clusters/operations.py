@@ -18,13 +18,14 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.alembic.directives import Directive, as_function, registered
+from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
 from sqlalchemy_public_id.dialects.quoting import in_script, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.keys.cluster.audit import problems_of
 from sqlalchemy_public_id.keys.cluster.column import ClusterSpec, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, ClusterColumn, Config, as_ddl
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, Range
-from sqlalchemy_public_id.migrations import Patience
+from sqlalchemy_public_id.migrations import Timeouts
 from sqlalchemy_public_id.migrations.databases import database_of
 from sqlalchemy_public_id.migrations.steps import can_be_retried
 from sqlalchemy_public_id.migrations.table import columns_of
@@ -32,7 +33,7 @@ from sqlalchemy_public_id.migrations.table import columns_of
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
 
-_PATIENCE = Patience(lock_timeout=5.0, attempts=1)
+_TIMEOUTS = Timeouts(lock_timeout=5.0, attempts=1)
 """While an operation waits for its lock, all other statements on the table queue behind it. There is one attempt,
 because the transaction of the revision may hold other locks meanwhile."""
 
@@ -57,7 +58,7 @@ class ClusterOp(Directive):
             for written in in_script(self._statements(context, None), context.dialect):
                 context.impl.static_output(written)
             return
-        with database_of(connection.dialect).session(connection, _PATIENCE).settings():
+        with database_of(connection.dialect).session(connection, _TIMEOUTS).settings():
             try:
                 for statement in self._statements(context, connection):
                     operations.execute(as_ddl(statement))
@@ -65,7 +66,7 @@ class ClusterOp(Directive):
                 if not can_be_retried(error, connection.dialect):
                     raise
                 step, table = f"run op.{self.name}()", getattr(self, "table", CONFIG)
-                raise LockNotAvailable(step=step, table=table, attempts=1, timeout=_PATIENCE.lock_timeout) from error
+                raise LockNotAvailable(step=step, table=table, attempts=1, timeout=_TIMEOUTS.lock_timeout) from error
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
         """Return the DDL. With a *connection*, check the table first."""
@@ -237,21 +238,21 @@ def _check_column(connection: Connection, op: _KeyOp, last: int) -> None:
 
     :raises ConfigurationError: if not; the message contains the operation that changes the column.
     """
-    inspector, dialect, name, key = inspect(connection), connection.dialect.name, op.table, op.column
+    inspector, counted_by, name, key = inspect(connection), key_counter_of(connection.dialect), op.table, op.column
     columns = columns_of(inspector, name, op.schema) if inspector.has_table(name, schema=op.schema) else {}
     if key not in columns:
         there_are = f"it has: {', '.join(columns)}" if columns else "there is no such table"
         raise ConfigurationError(f"{name!r} has no column {key!r}; {there_are}")
     type_: Any = columns[key]["type"]
     kind = type(getattr(type_, "data_type", type_)).__name__  # the type of a DOMAIN
-    is_large = dialect == "sqlite" or kind in {"BIGINT", "NUMERIC", "DECIMAL"} or last < 2**31
+    is_large = counted_by is KeyCounter.SQLITE_SEQUENCE or kind in {"BIGINT", "NUMERIC", "DECIMAL"} or last < 2**31
     counts, remedy = True, f"op.alter_column({name!r}, {key!r}, type_=sa.BigInteger())"
-    if dialect == "sqlite":  # no other catalog shows it
+    if counted_by is KeyCounter.SQLITE_SEQUENCE:  # no other catalog shows it
         master = quoted_table("sqlite_master", op.schema, connection.dialect)
         query = f"SELECT sql FROM {master} WHERE type = 'table' AND name = ? COLLATE NOCASE"
         counts = "AUTOINCREMENT" in str(connection.exec_driver_sql(query, (name,)).scalar()).upper()
         remedy = "create the table with sqlite_autoincrement=True"
-    elif dialect != "postgresql":  # PostgreSQL itself refuses a key without a sequence
+    elif counted_by is KeyCounter.AUTO_INCREMENT:  # PostgreSQL itself refuses a key without a sequence
         counts = bool(columns[key].get("autoincrement"))
         remedy = f"{remedy[:-1]}, existing_nullable=False, autoincrement=True)"
     if not is_large or not counts:

@@ -156,7 +156,10 @@ class Lessor:
             raise _Unreachable from error
         table, is_mine = self.table, self._is_mine()
         with connection, self._closed_if_unread(connection):
-            with _busy_at_once(connection):
+            traits = traits_for(self.engine.dialect)
+            if traits.is_in_memory(connection):
+                raise _no_own_connection("with SQLite in memory")
+            with traits.failing_at_locks(connection):
                 counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
                 first = self.start if counter is None else counter
                 if first >= END:
@@ -215,7 +218,7 @@ class Lessor:
         """Return the error for a lease that *error* has prevented for *timeout* seconds."""
         reason = "the database does not answer; another transaction holds the row, or the pool has no connection"
         advice = "end the transaction that holds the row, let the pool have a connection more, or wait longer"
-        if self.engine.dialect.name == "sqlite":
+        if not traits_for(self.engine.dialect).has_row_locks:
             reason = "another transaction holds the lock of the file, maybe that of the caller"
             advice = "call allocator.reserve(count) before its first write, or keep the counter in a file of its own"
         cause = error.__cause__ if isinstance(error, _Unreachable) else error
@@ -248,23 +251,6 @@ class Lessor:
     def _has_table(self) -> bool:
         with self.engine.connect() as connection:
             return inspect(connection).has_table(self.table.name, schema=connection.schema_for_object(self.table))
-
-
-@contextmanager
-def _busy_at_once(connection: Connection) -> Generator[None]:
-    """Let SQLite report a lock at once, as NOWAIT does elsewhere, and refuse an in-memory database."""
-    if connection.dialect.name != "sqlite":
-        yield
-        return
-    if not connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar():
-        raise _no_own_connection("with SQLite in memory")
-    before = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
-    connection.exec_driver_sql("PRAGMA busy_timeout = 0")
-    try:
-        yield
-    finally:
-        if not connection.invalidated:  # an interrupt invalidates it
-            connection.exec_driver_sql(f"PRAGMA busy_timeout = {before}")
 
 
 def _no_own_connection(what: str) -> ConfigurationError:

@@ -75,8 +75,14 @@ class _Hex(FunctionElement[str]):
 
 @compiles(_Hex)
 def _to_hex(element: _Hex, compiler: Any, **kw: Any) -> str:
-    function = _FUNCTIONS.get(compiler.dialect.name, "to_hex({})")
-    return function.format(compiler.process(element.clauses, **kw))
+    return f"to_hex({compiler.process(element.clauses, **kw)})"
 
 
-_FUNCTIONS = {"mysql": "lower(hex({}))", "mariadb": "lower(hex({}))", "sqlite": "printf('%x', {})"}
+@compiles(_Hex, "mysql", "mariadb")
+def _lower_hex(element: _Hex, compiler: Any, **kw: Any) -> str:
+    return f"lower(hex({compiler.process(element.clauses, **kw)}))"
+
+
+@compiles(_Hex, "sqlite")
+def _printf(element: _Hex, compiler: Any, **kw: Any) -> str:
+    return f"printf('%x', {compiler.process(element.clauses, **kw)})"

@@ -8,11 +8,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Inspector, column, func, not_, select, table, text
 
+from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, PREFIX
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_KEY, SEQUENCE_BITS, Range, range_of
-from sqlalchemy_public_id.migrations.table import columns_of, primary_key_of
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import live_table
+from sqlalchemy_public_id.migrations.table import columns_of
 from sqlalchemy_public_id.naming import cluster_name
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]
@@ -45,7 +48,7 @@ def cluster_problems(
     a trigger of ``enforce_range=True`` contains its range. An ``AUTO_INCREMENT`` without such a trigger has to be in
     *clusters*.
     """
-    primary_key = primary_key_of(inspector, name, schema)
+    primary_key = live_table(connection, PublicIdColumn.of(name, schema=schema)).read_primary_key(inspector)
     if len(primary_key) != 1:
         if name in clusters:
             raise ConfigurationError(f"clusters names {name!r}, whose primary key is not one column")
@@ -69,7 +72,7 @@ def problems_of(
     connection: Connection, name: str, schema: str | None, key: str, keys: Range, *, by_function: bool = False
 ) -> Iterator[KeyProblem]:
     """Yield the problems of the rows whose *key* should be within *keys*. Reads only the ends of the index."""
-    column_, dialect, cluster = table(name, column(key), schema=schema).c[key], connection.dialect.name, keys.cluster
+    column_, cluster = table(name, column(key), schema=schema).c[key], keys.cluster
     range_name = f"the range {keys.start} to {keys.last}" if cluster is None else f"cluster {cluster}"
     facts = {"start": keys.start, "last": keys.last, "cluster": cluster}
     inside = column_.between(keys.start, keys.last)
@@ -82,10 +85,12 @@ def problems_of(
         severity: Literal["warning", "error"] = "error" if used >= _NEARLY_USED_UP else "warning"
         yield KeyProblem(key, "key-range-nearly-full", severity, message, used_up)
     largest = connection.scalar(select(func.max(column_)))
-    if largest is not None and largest > keys.last and dialect != "postgresql" and not by_function:
+    follows_rows = not by_function and key_counter_of(connection.dialect) is not KeyCounter.SEQUENCE
+    if largest is not None and largest > keys.last and follows_rows:
+        counts_on = f"{connection.dialect.name} counts on from the largest key"
         message = (
-            f"key {largest} is above the keys of {range_name}, and {dialect} counts on from the largest key: new keys "
-            f'will be outside of the range; except on SQLite, use strategy="function" for rows of several clusters'
+            f"key {largest} is above the keys of {range_name}, and {counts_on}: new keys will be outside of the range; "
+            f'except on SQLite, use strategy="function" for rows of several clusters'
         )
         yield KeyProblem(key, "key-counter-outside", "error", message, {**facts, "value": largest})
     # keys of other clusters come from a merge; keys of cluster 0 are valid only if this is cluster 0
@@ -124,7 +129,7 @@ def _of_config(connection: Connection, inspector: Inspector, schema: str | None)
 
 def read_counter(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
     """Return the name of the counter of ``strategy="function"`` that the table *name* has, or ``None``."""
-    if connection.dialect.name == "postgresql":
+    if key_counter_of(connection.dialect) is KeyCounter.SEQUENCE:
         counter = str(_sequence(connection, name, schema, key)[0])
     else:
         drawn = _DRAW.search(_trigger(connection, cluster_name("key", name), schema))
@@ -135,7 +140,7 @@ def read_counter(connection: Connection, name: str, schema: str | None, key: str
 
 def read_key_range(connection: Connection, name: str, schema: str | None, key: str) -> Range | None:
     """Return the range of a sequence of PostgreSQL, or elsewhere of a trigger; ``None`` if there is no range."""
-    if connection.dialect.name != "postgresql":
+    if key_counter_of(connection.dialect) is not KeyCounter.SEQUENCE:
         match = _BETWEEN.search(_trigger(connection, cluster_name("range", name), schema))
         return None if match is None else Range(int(match[1]), int(match[2]) + 1)
     _, first, last = _sequence(connection, name, schema, key)
@@ -156,11 +161,9 @@ def _sequence(connection: Connection, name: str, schema: str | None, key: str) -
 def _trigger(connection: Connection, name: str, schema: str | None) -> str:
     """Return the body of the trigger *name*; an empty string if there is none."""
     dialect = connection.dialect
-    if dialect.name == "sqlite":
+    if key_counter_of(dialect) is KeyCounter.SQLITE_SEQUENCE:
         query = f"SELECT sql FROM {quoted_table('sqlite_master', schema, dialect)} WHERE type = 'trigger' AND name = ?"
         return str(connection.exec_driver_sql(query, (name,)).scalar() or "")
-    if dialect.name not in {"mysql", "mariadb"}:
-        return ""
     query = (
         "SELECT count(*) FROM information_schema.TRIGGERS "
         "WHERE TRIGGER_SCHEMA = COALESCE(:schema, DATABASE()) AND TRIGGER_NAME = :name"

@@ -14,6 +14,7 @@ from sqlalchemy import DDL, CheckConstraint, Column, MetaData, SmallInteger, Tab
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement, conv
 
+from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_SEQUENCE, SEQUENCE_BITS, Range
@@ -59,11 +60,17 @@ def is_config(table: Table) -> bool:
 
 
 class _Statements:
+    """Statements for the database of *dialect*.
+
+    :raises ConfigurationError: if it is unknown how this database counts keys.
+    """
+
     def __init__(self, dialect: Dialect, schema: str | None) -> None:
         self.dialect = dialect
         self.schema = schema
-        self.is_postgresql: bool = dialect.name in {"postgresql", "cockroachdb"}
-        self.is_mysql: bool = dialect.name in {"mysql", "mariadb"}
+        counter = key_counter_of(dialect)
+        self.is_postgresql: bool = counter is KeyCounter.SEQUENCE
+        self.is_mysql: bool = counter is KeyCounter.AUTO_INCREMENT
 
     def _name(self, name: str) -> str:
         return quoted_table(name, self.schema, self.dialect)
@@ -80,7 +87,7 @@ class Config(_Statements):
 
     def __init__(self, dialect: Dialect, schema: str | None) -> None:
         super().__init__(dialect, schema)
-        if dialect.name == "sqlite":
+        if not (self.is_postgresql or self.is_mysql):
             raise ConfigurationError(
                 "SQLite has no stored functions, so it cannot look up its cluster for each key; "
                 'use strategy="identity", with the number of the cluster'

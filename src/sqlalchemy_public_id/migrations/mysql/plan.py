@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from sqlalchemy import text
+from sqlalchemy import Dialect, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.consent import Consent
+from sqlalchemy_public_id.migrations.mysql.server_defaults import MySQLDefaults
 from sqlalchemy_public_id.migrations.mysql.session import MySQLSession
-from sqlalchemy_public_id.migrations.plan import Lock, Phase, Plan, Scene, Step, step_if
-from sqlalchemy_public_id.migrations.server_defaults import expression, is_generated
+from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
 from sqlalchemy_public_id.migrations.session import restore, send
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.steps import is_accepted, refused
@@ -31,7 +31,15 @@ _NOT_CUT = 32
 class MySQLPlan(Plan):
     """The steps for MySQL and MariaDB."""
 
-    bytewise = "ascii_bin"
+    works_in_a_shell = True
+
+    @property
+    def bytewise(self) -> str:
+        return "ascii_bin"
+
+    @classmethod
+    def defaults_of(cls, dialect: Dialect) -> MySQLDefaults:
+        return MySQLDefaults(dialect)
 
     def _problem(self, name: str, kind: str) -> str | None:
         database = self.dialect.name
@@ -56,7 +64,7 @@ class MySQLPlan(Plan):
             *([self._drop_default()] if self.target.server_default == "drop" else ()),
         ]
 
-    def relax(self) -> list[Step]:
+    def loosen(self) -> list[Step]:
         target = self.target
         return [
             *([self._allow_null()] if not target.keeps_not_null else ()),
@@ -80,38 +88,40 @@ class MySQLPlan(Plan):
             "drop": [before, self._drop_column + self._lock, after],
         }
 
-    def rights(self, scene: Scene) -> list[str]:
-        return [*_ALTER, "SELECT", *(["UPDATE"] if scene.fills_rows else ())]
+    def rights(self, migration: Migration) -> list[str]:
+        return [*_ALTER, "SELECT", *(["UPDATE"] if migration.fills_rows else ())]
 
-    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        (table,) = scene.table.read(_TABLE)
-        yield from _of_rights(scene, table.user)
-        yield from _of_copies(scene)
-        if scene.state.exists:
-            yield from _of_the_column(scene)
-        yield from _of_the_history(scene)
-        if not scene.consent.allow_lock:
-            yield from _of_locks(scene, table.engine)
+    def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
+        (table,) = migration.table.read(_TABLE)
+        yield from _of_rights(migration, table.user)
+        yield from _of_copies(migration)
+        if migration.state.exists:
+            yield from _of_the_column(migration)
+        yield from _of_the_history(migration)
+        if not migration.consent.allow_lock:
+            yield from _of_locks(migration, table.engine)
 
-    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+    def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Use a temporary table, which has the columns, indexes and CHECKs, but neither triggers nor foreign keys."""
-        connection = scene.table.connection
-        if not self.online or scene.state.versioned:  # an ALTER would commit; a copy of a versioned table refuses it
+        connection = migration.table.connection
+        if (
+            not self.online or migration.state.versioned
+        ):  # an ALTER would commit; a copy of a versioned table refuses it
             return
         # temporary tables refuse LOCK=NONE, and the catalogs do not describe them
-        plan = MySQLPlan(replace(scene.target, table=_COPY), self.dialect, Consent(allow_lock=True))
+        plan = MySQLPlan(replace(migration.target, table=_COPY), self.dialect, Consent(allow_lock=True))
         drop = f"DROP TEMPORARY TABLE IF EXISTS {plan.table}"
         with MySQLSession(connection).settings():
             send(connection, drop)  # left by an interrupted rehearsal
             if not is_accepted(connection, f"CREATE TEMPORARY TABLE {plan.table} LIKE {self.table}"):
                 return
             try:
-                for _, step in plan.steps_of(scene.phases):
+                for _, step in plan.steps_of(migration.phases):
                     try:
-                        for sql in step.statements(scene.state):
+                        for sql in step.statements(migration.state):
                             send(connection, sql)
                     except DBAPIError as error:
-                        yield refused(scene, step, error)
+                        yield refused(migration, step, error)
                         break
             finally:
                 restore(connection, drop)
@@ -152,7 +162,7 @@ class MySQLPlan(Plan):
                 f"MariaDB {'.'.join(map(str, version[:2]))} cannot generate ids, because it has no RANDOM_BYTES(); use "
                 f'10.10 or later, or pass server_default="none", and let every application set the ids'
             )
-        return expression(self.target.format, self.dialect.name)
+        return self.defaults.expression(self.target.format)
 
     def _generate_ids(self) -> list[Step]:
         if not self.generates_ids:
@@ -217,15 +227,15 @@ class MySQLPlan(Plan):
 
         return [Step("change the collation", statements)] if self.collation is not None else []
 
+    def becomes_ascii(self, state: State) -> bool:
+        return self.collation == self.bytewise and self.changes_collation(state)
+
     def _collated(self, state: State) -> State:
         """Return *state* as it will be after the collation has changed."""
         if not self.changes_collation(state):
             return state
         type_ = (state.type or "").partition(" CHARACTER SET ")[0]
         return replace(state, type=f"{type_} COLLATE {self.quoted(self.collation or '')}")
-
-    def has_own_default(self, state: State) -> bool:
-        return state.default is not None and is_generated(state.default, self.target.format, self.dialect.name)
 
     def _comment(self, existing: str | None) -> str:
         comment = self.target.comment if self.target.comment is not None else existing
@@ -297,34 +307,36 @@ _ALTER = ("ALTER", "CREATE", "INSERT")
 """The privileges that ALTER TABLE needs."""
 
 
-def _of_copies(scene: Scene) -> Iterator[Obstacle]:
+def _of_copies(migration: Migration) -> Iterator[Obstacle]:
     # the copy will replace the table: it receives new rows, but no changes of columns, defaults and indexes
-    triggers = [row.name for row in scene.table.read(_TRIGGERS) if row.name.startswith("pt_osc_")]
-    if triggers and set(scene.phases) != {"backfill"}:
-        table = scene.target.table
+    triggers = [row.name for row in migration.table.read(_TRIGGERS) if row.name.startswith("pt_osc_")]
+    if triggers and set(migration.phases) != {"backfill"}:
+        table = migration.target.table
         problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
         remedy = f"wait until the tool has ended; if it was killed, drop its triggers {', '.join(triggers)}"
         yield Obstacle("table-copied", problem, remedy)
 
 
-def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
+def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
     """Yield the indexes that would silently lose the column, and triggers and foreign keys that need it."""
-    connection, names, state = scene.table.connection, scene.table.names, scene.state
-    drops = "drop" in scene.phases
-    for (index,) in scene.table.read(_WIDER_INDEXES) if drops else ():
+    connection, names, state = migration.table.connection, migration.table.names, migration.state
+    drops = "drop" in migration.phases
+    for (index,) in migration.table.read(_WIDER_INDEXES) if drops else ():
         problem = f"the index {index} also contains other columns, and would silently lose this one"
         yield Obstacle("dependants", problem, "drop it first")
     # the server would drop the column, and then refuse every INSERT; the catalogs have only the trigger's text
-    uses = re.compile(rf"\b(NEW|OLD)\s*\.\s*(`?){re.escape(scene.target.column)}\2(?![\w$])", re.IGNORECASE)
-    for trigger in scene.table.read(_TRIGGERS) if drops else ():
+    uses = re.compile(rf"\b(NEW|OLD)\s*\.\s*(`?){re.escape(migration.target.column)}\2(?![\w$])", re.IGNORECASE)
+    for trigger in migration.table.read(_TRIGGERS) if drops else ():
         if uses.search(trigger.body):
             yield Obstacle("dependants", f"the trigger {trigger.name} needs the column", "drop or change it first")
     is_invisible = getattr(connection.dialect, "is_mariadb", False) and "INVISIBLE" in state.attributes
-    if is_invisible and "contract" in scene.phases and scene.target.server_default == "drop":
+    if is_invisible and "contract" in migration.phases and migration.target.server_default == "drop":
         # a rehearsal does not find this: its steps are those for the column before the migration, without the default
-        problem = f"{scene.target.column} is INVISIBLE, and MariaDB wants a default for such a column that forbids NULL"
+        problem = (
+            f"{migration.target.column} is INVISIBLE, and MariaDB wants a default for such a column that forbids NULL"
+        )
         yield Obstacle("refused", problem, 'pass server_default="keep", or make it visible')
-    drops_index = "relax" in scene.phases and state.index and not scene.target.keeps_unique
+    drops_index = "loosen" in migration.phases and state.index and not migration.target.keeps_unique
     for key in connection.execute(_FOREIGN_KEYS, names).all():
         name = f"the foreign key {key.name} of {key.table}"
         remedy = "drop it before the migration, and add it again afterwards"
@@ -332,56 +344,56 @@ def _of_the_column(scene: Scene) -> Iterator[Obstacle]:
             yield Obstacle("dependants", f"{name} needs the column", "drop it first")
         elif drops_index and key.refers_to_ours:
             yield Obstacle("dependants", f"{name} needs the unique index of the column", "drop it first")
-        elif {"contract", "relax"} & {*scene.phases} and scene.plan.changes_collation(state):
+        elif {"contract", "loosen"} & {*migration.phases} and migration.plan.changes_collation(state):
             problem = f"{name} needs the type of the column, whose collation has to change"
             yield Obstacle("dependants", problem, remedy)
-        elif "contract" in scene.phases and state.nullable and key.sets_null and not key.refers_to_ours:
+        elif "contract" in migration.phases and state.nullable and key.sets_null and not key.refers_to_ours:
             problem = f"{name} sets the column to NULL, which the migration forbids"
             yield Obstacle("dependants", problem, "give it another action than SET NULL")
 
 
-def _of_locks(scene: Scene, engine: str) -> Iterator[Obstacle]:
-    connection = scene.table.connection
-    if {"drop", "relax"} & {*scene.phases} and not scene.state.exists:
+def _of_locks(migration: Migration, engine: str) -> Iterator[Obstacle]:
+    connection = migration.table.connection
+    if {"drop", "loosen"} & {*migration.phases} and not migration.state.exists:
         return
     causes: list[str] = []
     if engine.lower() != "innodb":
         causes.append(f"the engine is {engine}")
-    kinds = {index.kind for index in scene.state.indexes}
+    kinds = {index.kind for index in migration.state.indexes}
     causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
     if getattr(connection.dialect, "is_mariadb", False):
-        generated = scene.table.read(_GENERATED)
+        generated = migration.table.read(_GENERATED)
         causes += [f"the column {name} is generated, and stored or indexed" for (name,) in generated]
     if causes:
         problem = (
-            f"writers would wait while {connection.dialect.name} changes {scene.target.table}: {', '.join(causes)}"
+            f"writers would wait while {connection.dialect.name} changes {migration.target.table}: {', '.join(causes)}"
         )
         yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
 
-def _of_the_history(scene: Scene) -> Iterator[Obstacle]:
+def _of_the_history(migration: Migration) -> Iterator[Obstacle]:
     """Yield an obstacle if earlier versions of a row have no id: NOT NULL applies to them as well."""
-    if not scene.state.versioned or "contract" not in scene.phases:
+    if not migration.state.versioned or "contract" not in migration.phases:
         return
     # an UPDATE also sets such a column, which is versioned
-    makes_history = scene.fills_rows and scene.table.columns_changed_by_updates()
-    table, missing = scene.plan.table, f"WHERE {scene.plan.column} IS NULL" if scene.state.exists else ""
+    makes_history = migration.fills_rows and migration.table.columns_changed_by_updates()
+    table, missing = migration.plan.table, f"WHERE {migration.plan.column} IS NULL" if migration.state.exists else ""
     query = f"SELECT (SELECT count(*) FROM {table} FOR SYSTEM_TIME ALL {missing}) > count(*) FROM {table} {missing}"
-    if makes_history or send(scene.table.connection, query).scalar():
-        problem = f"{scene.target.table} is system-versioned, and earlier versions of its rows have no ids"
+    if makes_history or send(migration.table.connection, query).scalar():
+        problem = f"{migration.target.table} is system-versioned, and earlier versions of its rows have no ids"
         remedy = f"ALTER TABLE {table} DROP SYSTEM VERSIONING, which drops them, and add it again after the migration"
         yield Obstacle("versioned", problem, remedy)
 
 
-def _of_rights(scene: Scene, user: str) -> Iterator[Obstacle]:
-    connection = scene.table.connection
+def _of_rights(migration: Migration, user: str) -> Iterator[Obstacle]:
+    connection = migration.table.connection
     if connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "NONE"):
         return  # the catalogs do not list what a role grants
     name, _, host = user.rpartition("@")
-    names = {**scene.table.names, "grantee": f"'{name}'@'{host}'"}
+    names = {**migration.table.names, "grantee": f"'{name}'@'{host}'"}
     granted = {*connection.execute(_GRANTED, names).scalars()}
-    missing = [privilege for privilege in scene.plan.rights(scene) if privilege not in granted]
+    missing = [privilege for privilege in migration.plan.rights(migration) if privilege not in granted]
     if missing:
         privileges = ", ".join(missing)
-        problem = f"{user} lacks the privileges {privileges} on {scene.target.table}"
-        yield Obstacle("missing-right", problem, f"GRANT {privileges} ON {scene.plan.table} TO '{name}'@'{host}'")
+        problem = f"{user} lacks the privileges {privileges} on {migration.target.table}"
+        yield Obstacle("missing-right", problem, f"GRANT {privileges} ON {migration.plan.table} TO '{name}'@'{host}'")

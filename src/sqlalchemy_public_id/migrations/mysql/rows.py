@@ -17,7 +17,7 @@ from sqlalchemy.types import Date, NullType, TypeEngine, UserDefinedType
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrations.rows import Place, Places, Rows, Window, encoded
+from sqlalchemy_public_id.migrations.rows import PositionColumns, RowPosition, Rows, Window, encoded
 from sqlalchemy_public_id.migrations.session import digest_of, restore, send
 from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import as_bits_format
@@ -107,7 +107,7 @@ class MySQLRows(Rows):
     """The rows of a table of MySQL or MariaDB."""
 
     @classmethod
-    def read_places(cls, live: LiveTable) -> Places:
+    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
         for _, parts in groupby(live.read(_KEYS), lambda part: part.key):
             types = {part.name: _type_of(part) for part in parts}
             known = {name: type_ for name, type_ in types.items() if type_ is not None}
@@ -116,7 +116,7 @@ class MySQLRows(Rows):
         return {}
 
     @property
-    def place(self) -> list[Any]:
+    def position(self) -> list[Any]:
         return [cast(part, NUMBER) if part.type is NUMBER else part for part in self.parts]
 
     def is_well_formed(self) -> ColumnElement[bool]:
@@ -130,11 +130,11 @@ class MySQLRows(Rows):
         return and_(func.char_length(text).in_(lengths), text.regexp_match(format.stored_pattern))
 
     @contextmanager
-    def claim(self, after: Place | None) -> Generator[bool]:
+    def claim(self, after: RowPosition | None) -> Generator[bool]:
         target = self.target
-        place = "''" if target.schema else "DATABASE()"  # such a lock is global to the server
+        database = "''" if target.schema else "DATABASE()"  # such a lock is global to the server
         digest = digest_of(target.schema, target.table, target.column, after)
-        name = f"SHA2(CONCAT({place}, '{digest}'), 224)"
+        name = f"SHA2(CONCAT({database}, '{digest}'), 224)"
         if not send(self.connection, f"SELECT GET_LOCK({name}, 0)").scalar():
             yield False
             return
@@ -150,21 +150,21 @@ class MySQLRows(Rows):
                 "connections; connect to the server itself"
             )
 
-    def window(self, after: Place | None, until: Place) -> Window:
+    def window(self, after: RowPosition | None, until: RowPosition) -> Window:
         return _KeysWindow(self, after, until)
 
 
 class _KeysWindow(Window):
     """A window whose keys are read first, because there is no UPDATE … RETURNING; a batch is one UPDATE."""
 
-    def write(self, places: Sequence[Place], ids: Sequence[str]) -> int:
+    def write(self, positions: Sequence[RowPosition], ids: Sequence[str]) -> int:
         rows, dialect = self.rows, self.rows.connection.dialect
         version = dialect.server_version_info or ()
         # Rows are locked before they are numbered: otherwise, MariaDB takes shared locks first and exclusive locks
         # later, and a writer in between causes a deadlock.
         locked = (
             select(*rows.parts)
-            .where(rows.from_to(places[0], places[-1]), rows.column.is_(None))
+            .where(rows.from_to(positions[0], positions[-1]), rows.column.is_(None))
             .order_by(*rows.parts)
             .with_for_update(skip_locked=version >= ((10, 6) if getattr(dialect, "is_mariadb", False) else (8, 0, 1)))
             .subquery("locked")

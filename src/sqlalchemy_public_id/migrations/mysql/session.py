@@ -7,28 +7,37 @@ rows, and must not end a phase before all nodes have executed it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.session import Session, digest_of, restore, send
+from sqlalchemy_public_id.migrations.session import MigrationSession, digest_of, no_replica, restore, send
 
 _READ = (
     *("lock_wait_timeout", "max_statement_time", "max_execution_time", "sql_mode", "system_versioning_alter_history"),
     *("wsrep_on", "wsrep_sync_wait", "group_replication_single_primary_mode", "group_replication_consistency"),
     *("innodb_lock_wait_timeout", "tx_isolation", "transaction_isolation"),
 )
+_STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
+_BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 _ALL_STATEMENTS = 7
 """Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
 
 
-class MySQLSession(Session):
+class MySQLSession(MigrationSession):
     """The session of a connection to MySQL or MariaDB."""
 
-    lock_setting = "lock_wait_timeout"
     _turn: str = ""
+
+    @property
+    def lock_setting(self) -> str:
+        return "lock_wait_timeout"
 
     def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
         return False  # any DDL statement commits what was written before it, with or without this library
@@ -45,7 +54,7 @@ class MySQLSession(Session):
         }
         if self.is_limited:
             wanted |= {
-                "lock_wait_timeout": self._whole(self.patience.lock_timeout),
+                "lock_wait_timeout": self._whole(self.timeouts.lock_timeout),
                 "max_statement_time": 0,
                 "max_execution_time": 0,
             }
@@ -70,9 +79,28 @@ class MySQLSession(Session):
         with self.limited_to(seconds):
             yield
 
+    # --- what a backfill may wait for
+
+    def count_running(self) -> int:
+        return int(send(self.connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
+
+    def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
+        for query in _STATUS:
+            try:
+                row = send(self.connection, query).mappings().first()
+            except DBAPIError as error:
+                if error.connection_invalidated or query == _STATUS[-1]:
+                    raise
+                continue  # try the other name of the statement
+            if row is None:
+                raise no_replica(self.connection)
+            behind = next(row[name] for name in _BEHIND if name in row)
+            return None if behind is None else float(behind)
+        return None
+
     # --- the turn
 
-    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         database = schema or send(self.connection, "SELECT DATABASE()").scalar()
         self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
         return bool(send(self.connection, f"SELECT GET_LOCK({self._turn}, 0)").scalar())

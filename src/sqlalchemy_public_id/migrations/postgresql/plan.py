@@ -10,21 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import Dialect, Row, text
 
 from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrations.plan import Lock, Phase, Plan, Scene, Step, step_if
+from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
+from sqlalchemy_public_id.migrations.postgresql.server_defaults import PostgreSQLDefaults
 from sqlalchemy_public_id.migrations.postgresql.session import milliseconds
-from sqlalchemy_public_id.migrations.server_defaults import expression, form_of
 from sqlalchemy_public_id.migrations.state import State
 
 
 class PostgreSQLPlan(Plan):
     """The steps for PostgreSQL."""
 
-    bytewise = "C"
+    indexes_whole_texts = True
+    work_of_collation = "rebuilds the indexes of"
+    works_in_a_shell = True
+
+    @property
+    def bytewise(self) -> str:
+        return "C"
+
+    @classmethod
+    def defaults_of(cls, dialect: Dialect) -> PostgreSQLDefaults:
+        return PostgreSQLDefaults(dialect)
 
     def _problem(self, name: str, kind: str) -> str | None:
         is_cut = len(name.encode()) > 63
@@ -41,7 +51,7 @@ class PostgreSQLPlan(Plan):
             steps += self._drop_default()
         return steps
 
-    def relax(self) -> list[Step]:
+    def loosen(self) -> list[Step]:
         return [
             Step("allow NULL", self._loosened),
             *(self._drop_unique() if not self.target.keeps_unique else ()),
@@ -61,55 +71,57 @@ class PostgreSQLPlan(Plan):
         drop = f"{self._alter} DROP COLUMN IF EXISTS {self.column}"
         return {"expand": [before, *self._missing(State()), after], "backfill": [], "drop": [before, drop, after]}
 
-    def rights(self, scene: Scene) -> list[str]:
-        table = scene.plan.table
+    def rights(self, migration: Migration) -> list[str]:
+        table = migration.plan.table
         needed = [f"the ownership of {table}, or membership in its owner"]
-        if "contract" in scene.phases:
+        if "contract" in migration.phases:
             needed.append("CREATE on its schema")
-        if scene.fills_rows:
+        if migration.fills_rows:
             needed.append(f"SELECT and UPDATE on {table}")
         return needed
 
-    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        target, connection, names = scene.target, scene.table.connection, scene.table.names
+    def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
+        target, connection, names = migration.target, migration.table.connection, migration.table.names
         table = connection.execute(_TABLE, names).one()
-        yield from _of_rights(scene, table)
+        yield from _of_rights(migration, table)
         if not table.can_read:
             return
-        yield from _of_unchecked_rows(scene)
-        if table.refuses_updates and scene.fills_rows:
+        yield from _of_unchecked_rows(migration)
+        if table.refuses_updates and migration.fills_rows:
             problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
             identity = "DEFAULT" if table.has_key else "FULL"
             yield Obstacle("replica-identity", problem, f"ALTER TABLE {self.table} REPLICA IDENTITY {identity}")
-        if "contract" in scene.phases and not scene.state.index and table.is_name_taken:
+        if "contract" in migration.phases and not migration.state.index and table.is_name_taken:
             problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
-        adds_check = "contract" in scene.phases and self.online and scene.state.nullable and not scene.state.check
+        adds_check = (
+            "contract" in migration.phases and self.online and migration.state.nullable and not migration.state.check
+        )
         if adds_check and table.is_check_taken:
             problem = f"a constraint of {target.table} has the name of the migration's temporary CHECK against NULL"
             remedy = f"rename it: ALTER TABLE {self.table} RENAME CONSTRAINT {self._check} TO …"
             yield Obstacle("name-taken", problem, remedy)
-        if not scene.is_stable and self.online and any(step.lock is Lock.BUILD for _, step in scene.steps):
+        if not migration.is_stable and self.online and any(step.lock is Lock.BUILD for _, step in migration.steps):
             problem = (
                 "a pooler gives this connection another session after each transaction, and an index that is built or "
                 "dropped CONCURRENTLY needs a setting of the session"
             )
             yield Obstacle("pooler", problem, "connect to the server itself, or to a pooler in session mode")
-        if "expand" in scene.phases and not scene.state.exists and table.columns >= _MAX_COLUMNS:
+        if "expand" in migration.phases and not migration.state.exists and table.columns >= _MAX_COLUMNS:
             problem = f"{target.table} has had {table.columns} columns, and PostgreSQL allows no more"
             yield Obstacle("too-many-columns", problem, "copy the rows into a new table: dropped columns count as well")
         collation = self.collation
         if collation is not None and connection.scalar(_COLLATION, {"collation": collation}) is None:
             yield Obstacle("unknown-collation", f"there is no collation {collation}", "correct its name")
-        yield from _of_dependants(scene)
+        yield from _of_dependants(migration)
 
-    def warnings(self, scene: Scene) -> Iterator[str]:
-        added = "expand" in scene.phases and not scene.state.exists
-        if not added and not ("drop" in scene.phases and scene.state.exists):
+    def warnings(self, migration: Migration) -> Iterator[str]:
+        added = "expand" in migration.phases and not migration.state.exists
+        if not added and not ("drop" in migration.phases and migration.state.exists):
             return
-        publications = scene.table.connection.execute(_PUBLICATIONS, scene.table.names).scalars().all()
+        publications = migration.table.connection.execute(_PUBLICATIONS, migration.table.names).scalars().all()
         if publications:
-            problem = f"{scene.target.table} is published in {', '.join(publications)}"
+            problem = f"{migration.target.table} is published in {', '.join(publications)}"
             if added:
                 remedy = f"{self._alter} ADD COLUMN {self.column} {self.type}"
                 yield f"{problem}: subscribers stop until their tables have the column; add it there first: {remedy}"
@@ -151,8 +163,7 @@ class PostgreSQLPlan(Plan):
         return [self._set_default(self.target.format)]
 
     def _set_default(self, format: Format) -> str:
-        made = expression(format, "postgresql", self.dialect.server_version_info)
-        return f"ALTER COLUMN {self.column} SET DEFAULT {made}"
+        return f"ALTER COLUMN {self.column} SET DEFAULT {self.defaults.expression(format)}"
 
     def _collate(self) -> list[Step]:
         def statements(state: State) -> list[str]:
@@ -223,17 +234,11 @@ class PostgreSQLPlan(Plan):
             Step("drop the unique index", lambda state: [] if state.valid else self._drop_index(state), self._build)
         ]
 
-    def has_own_default(self, state: State) -> bool:
-        return state.default is not None and self._form_of(state.default) is not None
-
-    def _form_of(self, default: str, *, outdated: bool = False) -> Format | None:
-        version = self.dialect.server_version_info
-        return form_of(default, self.target.format, "postgresql", version, outdated=outdated)
-
     def renew_default(self) -> list[Step]:
         def statements(state: State) -> list[str]:
             # a default of ours calls nothing outside of pg_catalog, unless another role has seen to it
-            form = None if state.default is None else self._form_of(state.default, outdated=not state.calls)
+            default, format = state.default, self.target.format
+            form = None if default is None else self.defaults.form_of(default, format, outdated=not state.calls)
             return [] if form is None else [f"{self._alter} {self._set_default(form)}"]
 
         return [Step("replace the default", statements)]
@@ -332,17 +337,17 @@ ORDER BY 1
 """)
 
 
-def _of_dependants(scene: Scene) -> Iterator[Obstacle]:
-    if not scene.state.exists:
+def _of_dependants(migration: Migration) -> Iterator[Obstacle]:
+    if not migration.state.exists:
         return
-    of_type: list[str] = ["type"] if scene.plan.changes_collation(scene.state) else []
-    of_index: list[str] = [] if scene.target.keeps_unique else ["index"]
-    needs: dict[str, list[str]] = {"drop": ["column", "index"], "relax": [*of_index, *of_type], "contract": of_type}
-    wanted = [need for phase in scene.phases for need in needs.get(phase, [])]
+    of_type: list[str] = ["type"] if migration.plan.changes_collation(migration.state) else []
+    of_index: list[str] = [] if migration.target.keeps_unique else ["index"]
+    needs: dict[str, list[str]] = {"drop": ["column", "index"], "loosen": [*of_index, *of_type], "contract": of_type}
+    wanted = [need for phase in migration.phases for need in needs.get(phase, [])]
     if not wanted:
         return
-    names = {**scene.table.names, "needs": wanted}
-    dependants = scene.table.connection.execute(_DEPENDANTS, names).scalars().all()
+    names = {**migration.table.names, "needs": wanted}
+    dependants = migration.table.connection.execute(_DEPENDANTS, names).scalars().all()
     if dependants:
         what = "the type of the column, whose collation has to change" if "type" in wanted else "the column"
         what = "the unique index of the column" if wanted == ["index"] else what
@@ -350,25 +355,25 @@ def _of_dependants(scene: Scene) -> Iterator[Obstacle]:
         yield Obstacle("dependants", problem, "drop or change that first")
 
 
-def _of_unchecked_rows(scene: Scene) -> Iterator[Obstacle]:
-    checks = scene.table.connection.execute(_NOT_VALID, scene.table.names).scalars().all()
-    if checks and scene.fills_rows:
+def _of_unchecked_rows(migration: Migration) -> Iterator[Obstacle]:
+    checks = migration.table.connection.execute(_NOT_VALID, migration.table.names).scalars().all()
+    if checks and migration.fills_rows:
         problem = f"rows that violate {', '.join(checks)}, which is NOT VALID, could get no id"
-        validate = "; ".join(f"ALTER TABLE {scene.plan.table} VALIDATE CONSTRAINT {check}" for check in checks)
+        validate = "; ".join(f"ALTER TABLE {migration.plan.table} VALIDATE CONSTRAINT {check}" for check in checks)
         yield Obstacle("not-valid", problem, f"correct the rows, then {validate}")
 
 
-def _of_rights(scene: Scene, table: Row[Any]) -> Iterator[Obstacle]:
-    name = scene.target.table
+def _of_rights(migration: Migration, table: Row[Any]) -> Iterator[Obstacle]:
+    name = migration.target.table
     if not table.is_owner:
         problem = f"{table.role} does not own {name}, and only its owner, {table.owner}, can change it"
         yield Obstacle("missing-right", problem, f"run the migration as {table.owner}, or as a member of that role")
-    if not table.can_create and "contract" in scene.phases:
+    if not table.can_create and "contract" in migration.phases:
         problem = f"{table.role} may not create an index in the schema {table.schema}"
         yield Obstacle("missing-right", problem, f"GRANT CREATE ON SCHEMA {table.schema} TO {table.role}")
-    if not table.can_read or (not table.can_update and scene.fills_rows):
+    if not table.can_read or (not table.can_update and migration.fills_rows):
         problem = f"{table.role} may not read and update {name}"
-        yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {scene.plan.table} TO {table.role}")
+        yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {migration.plan.table} TO {table.role}")
     if table.filters_rows:
         problem = f"row-level security hides rows of {name} from {table.role}, and they would get no id"
         remedy = "run the migration as a role with BYPASSRLS, or as the owner without FORCE ROW LEVEL SECURITY"

@@ -18,7 +18,6 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
-    inspect,
     literal,
     not_,
     select,
@@ -32,10 +31,10 @@ from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.formats.alphabets import character_class
-from sqlalchemy_public_id.migrations.rows import Place, Places, Rows, Window, encoded
+from sqlalchemy_public_id.migrations.rows import PositionColumns, RowPosition, Rows, Window, encoded
 from sqlalchemy_public_id.migrations.session import digest_of
 from sqlalchemy_public_id.migrations.state import State
-from sqlalchemy_public_id.migrations.table import LiveTable, primary_key_of
+from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import as_bits_format
 
 _PAGES = text("""
@@ -61,7 +60,7 @@ def _text(value: str) -> ColumnElement[str]:
 
 
 class Tid(UserDefinedType[str]):
-    """A place in a table of PostgreSQL as text, such as ``(7,1)``: the page, and the row in it."""
+    """A position in a table of PostgreSQL as text, such as ``(7,1)``: the page, and the row in it."""
 
     cache_ok: bool | None = True
 
@@ -89,11 +88,11 @@ class PostgreSQLRows(Rows):
             )
 
     @classmethod
-    def read_places(cls, live: LiveTable) -> Places:
+    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
         return {"ctid": Tid()}
 
     def read_key(self) -> list[str]:
-        return primary_key_of(inspect(self.connection), self.target.table, self.target.schema)
+        return self.live.read_primary_key()
 
     @property
     def compared(self) -> ColumnElement[Any]:
@@ -125,14 +124,14 @@ class PostgreSQLRows(Rows):
         starts: Any = _catalog.starts_with(text, _text(lead), type_=Boolean)
         return and_(starts, is_id) if lead else is_id
 
-    def last(self, *, missing: bool = False) -> Place | None:
+    def last(self, *, missing: bool = False) -> RowPosition | None:
         is_missing = select(literal(1)).select_from(self.table).where(self.column.is_(None)).limit(1)
         if missing and self.connection.execute(is_missing).first() is None:
             return None
         pages = self.connection.scalar(_PAGES, self.live.names)
         return (f"({pages},0)",) if pages else None
 
-    def end_of_window(self, after: Place | None, until: Place, size: int) -> Place | None:
+    def end_of_window(self, after: RowPosition | None, until: RowPosition, size: int) -> RowPosition | None:
         page = (0 if after is None else _page(after)) + _pages(size)
         return (f"({page},0)",) if page < _page(until) else None
 
@@ -142,12 +141,12 @@ class PostgreSQLRows(Rows):
     def count_window(self, size: int) -> int:
         return int(_pages(size) * self._density)
 
-    def window(self, after: Place | None, until: Place) -> Window:
+    def window(self, after: RowPosition | None, until: RowPosition) -> Window:
         return _PagesWindow(self, after, until)
 
 
-def _page(place: Place) -> int:
-    return int(place[0][1:].partition(",")[0])
+def _page(position: RowPosition) -> int:
+    return int(position[0][1:].partition(",")[0])
 
 
 def _pages(size: int) -> int:
@@ -155,12 +154,12 @@ def _pages(size: int) -> int:
 
 
 class _PagesWindow(Window):
-    """A window of pages. The statement of a batch selects its rows, sets ids, and returns the last place."""
+    """A window of pages. The statement of a batch selects its rows, sets ids, and returns the last position."""
 
-    def __init__(self, rows: Rows, after: Place | None, until: Place) -> None:
+    def __init__(self, rows: Rows, after: RowPosition | None, until: RowPosition) -> None:
         self.rows = rows
-        self.until: Place = until
-        self.after: Place | None = after
+        self.until: RowPosition = until
+        self.after: RowPosition | None = after
         # Each batch has its own claim: behind a pooler, the next one may run in another session. There is no claim in a
         # transaction of the caller, which would keep the window from others until it ends.
         is_alone = is_autocommit(rows.connection)
@@ -171,13 +170,13 @@ class _PagesWindow(Window):
         return self.after == self.until
 
     def fill(self, ids: Sequence[str]) -> int:
-        rows, (place,) = self.rows, self.rows.parts
+        rows, (position,) = self.rows, self.rows.parts
         claim = select(self.claim.label("is_ours")).cte("claim")
         is_ours = select(claim.c.is_ours).scalar_subquery()
         todo = (
-            select(place)
+            select(position)
             .where(is_ours, rows.between(self.after, self.until), rows.column.is_(None))
-            .order_by(place)
+            .order_by(position)
             .limit(len(ids))
             .with_for_update(skip_locked=True, key_share=True)
             .cte("todo")
@@ -187,12 +186,12 @@ class _PagesWindow(Window):
         strings: Any = _catalog.string_to_array(_text(sent), " ")
         # arrays side by side: there is nothing to join, and nothing for the planner to estimate
         # PostgreSQL itself looks for an unnest() of several arrays in pg_catalog
-        places = func.array(select(todo.c.ctid).scalar_subquery())
-        pairs: Any = func.unnest(places, strings).table_valued("place", "made").render_derived(name="pairs")
+        positions = func.array(select(todo.c.ctid).scalar_subquery())
+        pairs: Any = func.unnest(positions, strings).table_valued("tid", "made").render_derived(name="pairs")
         value = _decoded(rows.target.format, pairs.c.made)
         written = (
             update(rows.table)
-            .where(place == pairs.c.place)
+            .where(position == pairs.c.tid)
             .values({rows.column: value})
             .returning(literal(1))
             .cte("written")
@@ -200,7 +199,7 @@ class _PagesWindow(Window):
         filled = select(func.count()).select_from(written).scalar_subquery()
         seen = select(func.count()).select_from(todo).scalar_subquery()
         # a row that another transaction has just moved may be behind the window
-        inside = todo.c.ctid <= bindparam("until", self.until[0], type_=place.type)
+        inside = todo.c.ctid <= bindparam("until", self.until[0], type_=position.type)
         last = select(todo.c.ctid).where(inside).order_by(todo.c.ctid.desc()).limit(1).scalar_subquery()
         row = rows.connection.execute(select(claim.c.is_ours, filled, seen, cast(last, Text))).one()
         self.is_taken = not row[0]
@@ -211,7 +210,7 @@ class _PagesWindow(Window):
         self.after = self.until  # SKIP LOCKED skips single rows
 
 
-def lock_of_window(rows: Rows, after: Place | None) -> ColumnElement[bool]:
+def lock_of_window(rows: Rows, after: RowPosition | None) -> ColumnElement[bool]:
     """Return an expression that locks a window, and is False if another process has locked it.
 
     The lock ends with the transaction. A lock of the session would be lost behind a pooler that changes the session.

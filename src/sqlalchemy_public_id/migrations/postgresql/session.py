@@ -7,34 +7,43 @@ other connections, and not to those that need it.
 from __future__ import annotations
 
 import math
+import time
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.dialects.quoting import literal, quoted_table
-from sqlalchemy_public_id.migrations.consent import Patience
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrations.consent import Timeouts
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.session import Session, restore, send, transaction
+from sqlalchemy_public_id.migrations.session import MigrationSession, no_replica, restore, send, transaction
 
 _CLASS = 1_886_743_908
 """The ``classid`` of our locks in ``pg_locks``: "puid" in ASCII. Their ``objid`` is the table, or 0."""
 _LIMITS = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
 """The limits that a role or a server may set for requests; 0 is no limit. Building an index takes longer."""
+_WRITTEN = text("SELECT CAST(pg_catalog.pg_current_wal_lsn() - '0/0' AS bigint)")
+_REPLAYED = text("SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint)")
+_ACTIVE = text("""
+SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client backend', 'parallel worker')) AS active,
+       count(*) FILTER (WHERE state IS NULL AND usesysid IS NOT NULL AND datid IS NOT NULL) AS hidden,
+       (SELECT pg_catalog.quote_ident(current_user)) AS role
+FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
+""")
 _PID = "SELECT pg_catalog.pg_backend_pid()"
 _ATTEMPTS = 10
 """In a busy pool, one attempt may get the same session by chance."""
 
 
-class PostgreSQLSession(Session):
+class PostgreSQLSession(MigrationSession):
     """The session of a connection to PostgreSQL."""
 
-    lock_setting = "lock_timeout"
-
-    def __init__(self, connection: Connection, patience: Patience | None = None) -> None:
-        super().__init__(connection, patience)
+    def __init__(self, connection: Connection, timeouts: Timeouts | None = None) -> None:
+        super().__init__(connection, timeouts)
         self._oid: int | None = None
         """The OID of the table whose lock this session holds."""
         self._is_alone = is_autocommit(connection)
@@ -47,6 +56,10 @@ class PostgreSQLSession(Session):
             self._is_stable = not changes_session(self.connection)
         return self._is_stable
 
+    @property
+    def lock_setting(self) -> str:
+        return "lock_timeout"
+
     def read_settings(self) -> dict[str, str]:
         if not self.is_limited or not self.is_stable:
             return {}
@@ -55,7 +68,7 @@ class PostgreSQLSession(Session):
         return {row[0]: row[1] for row in send(self.connection, query)}
 
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
-        return {**dict.fromkeys(_LIMITS, 0), self.lock_setting: milliseconds(self.patience.lock_timeout)}
+        return {**dict.fromkeys(_LIMITS, 0), self.lock_setting: milliseconds(self.timeouts.lock_timeout)}
 
     def has_written(self, versions: Callable[[], str | None], *, transactional_ddl: bool) -> bool:
         # The first revision shares a transaction with the table of versions, which Alembic creates; others may share
@@ -66,6 +79,26 @@ class PostgreSQLSession(Session):
         own = "CAST(pg_catalog.pg_current_xact_id_if_assigned() AS xid)"  # NULL if the transaction has written nothing
         query = f"SELECT {own} IS NOT NULL AND NOT EXISTS (SELECT FROM {table} WHERE xmin = {own})"
         return bool(send(self.connection, query).scalar())
+
+    def count_running(self) -> int:
+        row = self.connection.execute(_ACTIVE).one()
+        if row.hidden:
+            raise ConfigurationError(
+                f"PostgreSQL hides the activity of other roles from {row.role}, so the load is unknown; "
+                f"run GRANT pg_read_all_stats TO {row.role}, or leave out MaxLoad (--max-load)"
+            )
+        return int(row.active)
+
+    def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
+        replayed: int | None = self.connection.scalar(_REPLAYED)
+        if replayed is None:
+            raise no_replica(self.connection)
+        now, position = time.monotonic(), primary.scalar(_WRITTEN)
+        if not written or written[-1][1] != position:
+            written.append((now, position))
+        while written and written[0][1] <= replayed:
+            written.popleft()
+        return now - written[0][0] if written else 0.0
 
     def lock_limit(self, seconds: float) -> str:
         return self.written(self.lock_setting, milliseconds(seconds))
@@ -83,7 +116,7 @@ class PostgreSQLSession(Session):
 
     # --- the turn
 
-    def try_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         if not self.is_stable:
             return None
         oid = "0"

@@ -11,7 +11,8 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import JSON, Row, text
+from sqlalchemy import JSON, Inspector, Integer, Row, text
+from sqlalchemy.exc import NoSuchTableError
 
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.state import IndexFacts, State
@@ -97,6 +98,18 @@ SELECT tgname FROM pg_catalog.pg_trigger
 WHERE tgrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
   AND tgenabled IN ('A', 'R')
 """)
+_PRIMARY_KEY = text("""
+SELECT a.attname FROM pg_catalog.pg_class c
+LEFT JOIN pg_catalog.pg_constraint n ON n.conrelid = c.oid AND n.contype = 'p'
+LEFT JOIN LATERAL pg_catalog.unnest(n.conkey) WITH ORDINALITY k (attnum, place) ON true
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+ORDER BY k.place
+""")
+_LAST_OF_SEQUENCE = text("""
+SELECT seqmax FROM pg_catalog.pg_sequence
+WHERE seqrelid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:regclass, :key) AS regclass) AS oid)
+""")
 
 
 class PostgreSQLTable(LiveTable):
@@ -154,6 +167,21 @@ class PostgreSQLTable(LiveTable):
 
     def estimate_bytes(self) -> int | None:
         return int(self.connection.scalar(_BYTES, self.names) or 0)
+
+    def read_primary_key(self, inspector: Inspector | None = None) -> list[str]:
+        # SQLAlchemy calls unnest(int2vector), which pg_catalog does not have, so another role's function would run
+        found = self.connection.execute(_PRIMARY_KEY, self.names).scalars().all()
+        if not found:
+            raise NoSuchTableError(self.target.table)
+        return [name for name in found if name is not None]
+
+    def read_largest_key(self, key: str, type_: Integer) -> int:
+        # a sequence that was created for serial ends at 2**31, even if the column is a bigint now
+        largest = super().read_largest_key(key, type_)
+        return min(largest, self.connection.scalar(_LAST_OF_SEQUENCE, {**self.names, "key": key}) or largest)
+
+    def columns_changed_by_updates(self) -> list[str]:
+        return []
 
     def update_triggers(self) -> list[str]:
         return list(self.connection.execute(_TRIGGERS, self.names).scalars())

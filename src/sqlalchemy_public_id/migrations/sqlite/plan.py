@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Dialect, create_engine, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
-from sqlalchemy_public_id.migrations.plan import Lock, Plan, Scene, Step, step_if
-from sqlalchemy_public_id.migrations.server_defaults import can_generate, expression, is_generated
+from sqlalchemy_public_id.migrations.plan import Lock, Migration, Plan, Step, step_if
 from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.sqlite.create_table import (
     settles_duplicates,
@@ -24,6 +23,7 @@ from sqlalchemy_public_id.migrations.sqlite.create_table import (
     without_clause,
     without_unique,
 )
+from sqlalchemy_public_id.migrations.sqlite.server_defaults import SQLiteDefaults
 from sqlalchemy_public_id.migrations.sqlite.table import SQLiteTable, in_schema
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.steps import is_accepted, refused
@@ -34,7 +34,16 @@ _SWITCH_OFF = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin
 class SQLitePlan(Plan):
     """The steps for SQLite."""
 
-    bytewise = "BINARY"
+    stores_any_type = True
+    works_in_a_shell = False  # if a row had no id, a shell would drop the old table and keep an empty copy
+
+    @property
+    def bytewise(self) -> str:
+        return "BINARY"
+
+    @classmethod
+    def defaults_of(cls, dialect: Dialect) -> SQLiteDefaults:
+        return SQLiteDefaults(dialect)
 
     def expand(self) -> list[Step]:
         def statements(state: State) -> list[str]:
@@ -61,7 +70,7 @@ class SQLitePlan(Plan):
             ),
         ]
 
-    def relax(self) -> list[Step]:
+    def loosen(self) -> list[Step]:
         target = self.target
 
         def edit(sql: str, state: State) -> str:
@@ -100,50 +109,50 @@ class SQLitePlan(Plan):
         )
         return [copy, Step("drop the column", statements)]
 
-    def rights(self, scene: Scene) -> list[str]:
+    def rights(self, migration: Migration) -> list[str]:
         return ["the right to write the file"]
 
-    def obstacles(self, scene: Scene) -> Iterator[Obstacle]:
-        target, state = scene.target, scene.state
-        copies = {"contract", "relax"} & {*scene.phases} or ("drop" in scene.phases and state.constrained)
+    def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
+        target, state = migration.target, migration.state
+        copies = {"contract", "loosen"} & {*migration.phases} or ("drop" in migration.phases and state.constrained)
         if copies and state.stored is not None and state.stored.is_referred_to:
             problem = (
                 f"PRAGMA foreign_keys is ON, and other tables refer to {target.table!r}, whose rows a copy would orphan"
             )
             yield Obstacle("foreign-keys", problem, _SWITCH_OFF)
-        needs_unique = state.constrained and {"expand", "contract"} & {*scene.phases}
+        needs_unique = state.constrained and {"expand", "contract"} & {*migration.phases}
         if needs_unique and state.stored is not None and settles_duplicates(state.stored.sql, target.column):
             problem = f"the UNIQUE of {target.column} has ON CONFLICT, so a row whose id is taken is deleted or lost"
             yield Obstacle("wrong-index", problem, "copy the table into one without this clause")
-        if "contract" not in scene.phases or state.index:
+        if "contract" not in migration.phases or state.index:
             return
         master = self.quoted(target.schema or "main")
         others = "lower(name) = lower(?) AND lower(tbl_name) <> lower(?)"
         query = f"SELECT type, tbl_name FROM {master}.sqlite_master WHERE {others}"
-        row = scene.table.connection.exec_driver_sql(query, (target.unique_name, target.table)).first()
+        row = migration.table.connection.exec_driver_sql(query, (target.unique_name, target.table)).first()
         if row is not None:
             problem = f"the name {target.unique_name} belongs to the {row.type} of {row.tbl_name}"
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
 
-    def rehearse(self, scene: Scene) -> Iterator[Obstacle]:
+    def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Use an in-memory copy of the schema, without what needs functions or modules of the application."""
-        target = replace(scene.target, schema=None)
-        master = self.quoted(scene.target.schema or "main")
+        target = replace(migration.target, schema=None)
+        master = self.quoted(migration.target.schema or "main")
         query = f"SELECT sql FROM {master}.sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
         engine = create_engine("sqlite://", isolation_level="AUTOCOMMIT")
         with engine.connect() as copy:
             send(copy, "PRAGMA foreign_keys=OFF")  # which listeners of the application may switch on
-            for sql in send(scene.table.connection, query).scalars():
+            for sql in send(migration.table.connection, query).scalars():
                 is_accepted(copy, sql)
             was_sound = is_accepted(copy, "PRAGMA foreign_key_check")
             table = SQLiteTable(copy, target)
-            steps = SQLitePlan(target, copy.dialect).steps_of(scene.phases)
+            steps = SQLitePlan(target, copy.dialect).steps_of(migration.phases)
             for _, step in steps if inspect(copy).has_table(target.table) else ():
                 try:
                     for sql in step.statements(table.read_state()):
                         send(copy, sql)
                 except DBAPIError as error:
-                    yield refused(scene, step, error)
+                    yield refused(migration, step, error)
                     break
             else:
                 if was_sound and not is_accepted(copy, "PRAGMA foreign_key_check"):
@@ -151,10 +160,12 @@ class SQLitePlan(Plan):
                     yield Obstacle("dependants", problem, "drop it first")
         engine.dispose()
 
-    # --- parts
+    def how_to_change_collation(self) -> str:
+        column, binary = self.target.column, f"type_=sa.String({self.target.format.max_length}, collation='BINARY')"
+        batch = f"with op.batch_alter_table({self.target.table!r}) as batch_op: batch_op.alter_column({column!r}"
+        return f"change it in an earlier revision: {batch}, {binary})"
 
-    def has_own_default(self, state: State) -> bool:
-        return state.default is not None and is_generated(state.default, self.target.format, "sqlite")
+    # --- parts
 
     def _type(self, state: State) -> str:
         if state.type is not None:
@@ -169,11 +180,11 @@ class SQLitePlan(Plan):
         sql = without_clause(sql, self.target.column, "DEFAULT")
         if not generates_ids:
             return sql
-        return with_clause(sql, self.target.column, f"DEFAULT ({expression(self.target.format, 'sqlite')})")
+        return with_clause(sql, self.target.column, f"DEFAULT ({self.defaults.expression(self.target.format)})")
 
     @property
     def can_fill_stragglers(self) -> bool:
-        return self.generates_ids and can_generate(self.target.format, "sqlite")
+        return self.generates_ids and self.defaults.can_generate(self.target.format)
 
     def _copy(
         self,
@@ -207,7 +218,7 @@ class SQLitePlan(Plan):
         inserted = ", ".join(values)
         if fills_stragglers:
             # the transaction holds the only write lock, so rows that were inserted just before it get their ids here
-            filled = f"COALESCE({self.column}, {expression(self.target.format, 'sqlite')})"
+            filled = f"COALESCE({self.column}, {self.defaults.expression(self.target.format)})"
             ours = self.target.column.lower()
             values = [filled if it.lower() == ours else self.quoted(it) for it in columns]
         # otherwise, foreign keys, views and triggers that refer to the old table would follow it to its new name

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, false, func, text
+from sqlalchemy import ColumnElement, Connection, Integer, case, false, func, text
 from sqlalchemy.types import NullType
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted, quoted_table
-from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.rows import Places, Rows
-from sqlalchemy_public_id.migrations.session import Session, restore, send, transaction
+from sqlalchemy_public_id.migrations.rows import PositionColumns, Rows
+from sqlalchemy_public_id.migrations.session import MigrationSession, no_replica, restore, send, transaction
 from sqlalchemy_public_id.migrations.state import IndexFacts, State, StoredTable
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
 from sqlalchemy_public_id.types import as_bits_format
@@ -125,6 +126,12 @@ class SQLiteTable(LiveTable):
     def estimate_rows(self) -> int | None:
         return send(self.connection, f"SELECT count(*) FROM {self.name}").scalar() or None
 
+    def read_largest_key(self, key: str, type_: Integer) -> int:
+        return 2**63 - 1  # whatever the type of the column is called
+
+    def columns_changed_by_updates(self) -> list[str]:
+        return []
+
     def update_triggers(self) -> list[str]:
         return [name for name, sql in self._read_triggers() if _fires(sql, self.target.column)]
 
@@ -180,7 +187,7 @@ class SQLiteRows(Rows):
     """The rows of a table of SQLite."""
 
     @classmethod
-    def read_places(cls, live: LiveTable) -> Places:
+    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
         key = list(live.connection.execute(_WITHOUT_ROWID, live.names).scalars())
         columns = {*live.connection.execute(_NAMES, live.names).scalars()}  # which may hide the row id
         free = [name for name in ("rowid", "_rowid_", "oid") if name not in columns]
@@ -204,12 +211,15 @@ class SQLiteRows(Rows):
 # --- the session
 
 
-class SQLiteSession(Session):
+class SQLiteSession(MigrationSession):
     """The session of a connection to SQLite."""
 
-    lock_setting = "busy_timeout"
     is_exclusive = True
     has_turns = False
+
+    @property
+    def lock_setting(self) -> str:
+        return "busy_timeout"
 
     def read_settings(self) -> dict[str, str]:
         return {}
@@ -228,7 +238,13 @@ class SQLiteSession(Session):
             self.connection.connection.dbapi_connection
         )
 
-    def try_turn(self, table: str | None, schema: str | None) -> None:
+    def count_running(self) -> int:
+        raise ConfigurationError("sqlite does not report its load; expected PostgreSQL, MySQL or MariaDB")
+
+    def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
+        raise no_replica(self.connection)
+
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> None:
         return None
 
     def read_holder(self) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Select, String, and_, bindparam, cast, fun
 from sqlalchemy.dialects.mysql import CHAR
 
 from sqlalchemy_public_id.migrations.consent import Triggers
-from sqlalchemy_public_id.migrations.rows import Place, Rows
+from sqlalchemy_public_id.migrations.rows import RowPosition, Rows
 from sqlalchemy_public_id.migrations.session import updating
 from sqlalchemy_public_id.types import IdColumnType
 
@@ -78,8 +78,8 @@ def _is_invalid(rows: Rows) -> ColumnElement[bool]:
     return and_(rows.column.is_not(None), not_(rows.is_well_formed()))
 
 
-def _invalid_rows(rows: Rows, until: Place | None) -> Iterator[Sequence[Any]]:
-    """Yield the id, key and place of each row up to *until* whose id the format does not accept."""
+def _invalid_rows(rows: Rows, until: RowPosition | None) -> Iterator[Sequence[Any]]:
+    """Yield the id, key and position of each row up to *until* whose id the format does not accept."""
     is_judged, canonical = _is_judged(rows), rows.target.format.canonical
     query = _select_rows(rows).where(_is_invalid(rows) if is_judged else rows.column.is_not(None))
     after, windows, reported = None, 0, time.monotonic()
@@ -126,10 +126,10 @@ def replace_duplicates(rows: Rows, triggers: Triggers) -> int:
 
 
 def _select_rows(rows: Rows) -> Select[Any]:
-    """Return a SELECT of the id of each row, its key as one string, and its place."""
+    """Return a SELECT of the id of each row, its key as one string, and its position."""
     first, *others = (cast(part, String) for part in rows.key)
     key: ColumnElement[str] = reduce(lambda before, part: before + ", " + part, others, first)
-    return select(rows.column, key.label("public_id_row")).add_columns(*rows.place)
+    return select(rows.column, key.label("public_id_row")).add_columns(*rows.position)
 
 
 def _repetitions(rows: Rows) -> Select[Any]:
@@ -139,8 +139,8 @@ def _repetitions(rows: Rows) -> Select[Any]:
     numbered = (
         _select_rows(rows).add_columns(position).where(rows.column.is_not(None), rows.compared.in_(shared)).subquery()
     )
-    *values, place = numbered.columns
-    return select(*values).where(place > 1)
+    *values, number = numbered.columns
+    return select(*values).where(number > 1)
 
 
 def _replace_all(rows: Rows, found: Sequence[Sequence[Any]], triggers: Triggers) -> int:
@@ -150,10 +150,10 @@ def _replace_all(rows: Rows, found: Sequence[Sequence[Any]], triggers: Triggers)
         return sum(_replace(rows, *row) for row in found)
 
 
-def _replace(rows: Rows, old: Any, key: str, *place: Any) -> int:
+def _replace(rows: Rows, old: Any, key: str, *position: Any) -> int:
     target, id = rows.target, rows.target.format.generate()
     new = bindparam(None, id, type_=IdColumnType(target.format))
-    same_row = and_(rows.at(place), rows.has_id(old))
+    same_row = and_(rows.at(position), rows.has_id(old))
     statement = update(rows.table).where(same_row).values({rows.column: new, **rows.kept})
     changed = rows.connection.execute(statement).rowcount
     if changed:

@@ -18,7 +18,7 @@ from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
-from sqlalchemy_public_id.migrations.server_defaults import can_generate
+from sqlalchemy_public_id.migrations.databases import database_of
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None
 """``target_metadata``: one ``MetaData``, several or none."""
@@ -27,7 +27,7 @@ Models: TypeAlias = MetaData | Sequence[MetaData] | None
 def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | None:
     """Return what a model declares about its *column* of public ids; ``None`` if the column is not unique."""
     format = public_id_type(column).id_format
-    generates = not has_own_default(column) and can_generate(format, dialect.name)
+    generates = not has_own_default(column) and database_of(dialect).plan.defaults_of(dialect).can_generate(format)
     unique = _unique_of(column.table, column.name)
     if unique is None:
         return None
