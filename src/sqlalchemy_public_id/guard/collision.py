@@ -209,13 +209,13 @@ def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], 
     for constraint in table.constraints:
         name = prepare.format_constraint(constraint) if constraint.name is not None else None
         columns = list(constraint.columns if isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)) else ())
-        is_own = column in columns
+        is_own = any(each is column for each in columns)  # comparing columns would build SQL
         if name is not None:
             (own if is_own else others).add(unquoted(name, dialect))
-        elif columns == [column]:  # the names that PostgreSQL, MySQL and MariaDB generate
+        elif is_own and len(columns) == 1:  # the names that PostgreSQL, MySQL and MariaDB generate
             own |= {f"{table.name}_{column.name}_key", column.name}
     for index in table.indexes:
-        is_own = bool(index.unique) and column in list(index.columns)
+        is_own = bool(index.unique) and any(each is column for each in index.columns)
         (own if is_own else others).add(unquoted(prepare.format_index(index), dialect))
     return own, others
 
