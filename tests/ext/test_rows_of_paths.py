@@ -1,4 +1,4 @@
-"""Rows for path parameters in FastAPI, Flask and Litestar, and old links with integer keys until a given day."""
+"""Rows for path parameters in four frameworks, and old links with integer keys until a given day."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from flask import Flask
 from sqlalchemy import Engine, Integer, MetaData, String, TypeDecorator, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 from sqlalchemy.pool import StaticPool
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from support.web_requests import asked
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, public_id_column
-from sqlalchemy_public_id.ext import fastapi, flask
+from sqlalchemy_public_id.ext import fastapi, flask, starlette
 from sqlalchemy_public_id.ext.fastapi import LegacyKeys
 
 OPEN = LegacyKeys(up_to=20, until=date(9999, 6, 1), since=date(2026, 11, 1))
@@ -112,6 +116,17 @@ def of_fastapi(session: Session, model: Any, **options: Any) -> Callable[[str], 
     return asking(app_of_fastapi(session, model, **options))
 
 
+def of_starlette(session: Session, model: Any, scope: Any = None, **options: Any) -> Callable[[str], Answer]:
+    find = starlette.by_public_id(model, param="id", **options)
+
+    async def show(request: Request) -> JSONResponse:
+        return JSONResponse(shown(await find(request, session, where=scope)))
+
+    app = Starlette(routes=[Route("/rows/{id}", show)])
+    starlette.install(app)
+    return asking(app)
+
+
 def of_flask(session: Session, model: Any, scope: Any = None, **options: Any) -> Callable[[str], Answer]:
     app = Flask("boats")
     names = {name: options[name] for name in ("attribute", "legacy_keys") if name in options}
@@ -156,7 +171,7 @@ def of_litestar(session: Session, model: Any, **options: Any) -> Callable[[str],
     return asking(app_of_litestar(session, model, **options))
 
 
-services = pytest.mark.parametrize("service", [of_fastapi, of_flask, of_litestar])
+services = pytest.mark.parametrize("service", [of_fastapi, of_starlette, of_flask, of_litestar])
 
 
 @services
@@ -237,6 +252,8 @@ def test_other_keys() -> None:
     assert fastapi.by_public_id(Wreck, session=lambda: None, legacy_keys=OPEN)
     with pytest.raises(ConfigurationError, match="a model with a single integer key"):
         fastapi.by_public_id(Flag, session=lambda: None, legacy_keys=OPEN)
+    with pytest.raises(ConfigurationError, match="a model with a single integer key"):
+        starlette.by_public_id(Flag, legacy_keys=OPEN)
     litestar = pytest.importorskip("sqlalchemy_public_id.ext.litestar")
     with pytest.raises(ConfigurationError, match="a model with a single integer key"):
         litestar.by_public_id(Flag, legacy_keys=OPEN)

@@ -7,20 +7,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from email.utils import format_datetime
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, Integer
 from sqlalchemy.types import TypeDecorator
-from typing_extensions import Unpack
 
-from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.ext._mapped import mapper_of, public_id
-from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.ext._mapped import mapper_of
 from sqlalchemy_public_id.messages import safe_repr
-
-M = TypeVar("M")  # a model
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
 
@@ -81,28 +75,6 @@ class LegacyKeys:
     def note(self, model: type[Any]) -> None:
         """Log that a row was requested by its key."""
         log.info("a row of %s was asked for by its key, %d times so far", model.__name__, next(self._numbers))
-
-
-def find_row(
-    session: Any,
-    model: type[M],
-    text: object,
-    legacy_keys: LegacyKeys | None,
-    *,
-    attribute: str | None,
-    **load: Unpack[LoadOptions],
-) -> tuple[M | None, bool]:
-    """Return the row of *model* with the public id *text*, or with the key in an old link; and True for an old link."""
-    row = lookup.get(session, model, text, attribute=attribute, **load)
-    if row is not None or legacy_keys is None:
-        return row, False
-    _, column = public_id(model, attribute)
-    number = None if public_id_type(column).id_format.is_valid(text) else legacy_keys.key_in(text)
-    if number is not None:
-        row = lookup.one_row(session, model, key_column(model) == number, **load)
-    if row is not None:
-        legacy_keys.note(model)
-    return row, row is not None
 
 
 def key_column(model: type[Any]) -> ColumnElement[int]:
