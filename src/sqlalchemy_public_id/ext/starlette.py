@@ -16,8 +16,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import SQLColumnExpression
 from sqlalchemy.orm import Session
@@ -44,18 +44,9 @@ __all__ = ["LegacyKeys", "by_public_id", "install"]
 
 M = TypeVar("M")
 """A model."""
-M_co = TypeVar("M_co", covariant=True)
 
 _HEADERS = "sqlalchemy_public_id.headers"
 """The key in the scope of a request for the headers of its answer."""
-
-
-class FindsRow(Protocol[M_co]):
-    """What :func:`by_public_id` returns."""
-
-    async def __call__(
-        self, request: HTTPConnection, session: Any, *, where: SQLColumnExpression[bool] | None = None
-    ) -> M_co: ...
 
 
 def by_public_id(
@@ -65,7 +56,7 @@ def by_public_id(
     attribute: str | None = None,
     options: Sequence[ORMOption] = (),
     legacy_keys: LegacyKeys | None = None,
-) -> FindsRow[M]:
+) -> Callable[..., Awaitable[M]]:
     """Build a function that returns the row of *model* with the public id in the path of a request, or answers 404.
 
     Await the function with the request and a ``Session`` or an ``AsyncSession``. A ``Session`` is used in a thread, so
@@ -87,7 +78,8 @@ def by_public_id(
         text = request.path_params[name]
         load: LoadOptions = {"options": options, "where": where}
         found, headers = await row_or_404(session, model, text, legacy_keys, attribute=attribute, **load)
-        request.scope[_HEADERS] = headers
+        if headers:
+            request.scope[_HEADERS] = headers
         return found
 
     return row
