@@ -2,8 +2,9 @@
 
 Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. If a release lacks a name, the library still works: it warns once
 (``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Two accesses have no public
-fallback. Without the parameters of an execution (:func:`read_places`), a collision raises the ``IntegrityError`` of the
-database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused.
+fallback. Without the parameters of an execution (:func:`read_compiled_insert`), a collision raises the
+``IntegrityError`` of the database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that
+changes ids is not refused.
 
 With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, as if its names were missing. The
 tests pass without the fast paths, too.
@@ -65,8 +66,8 @@ _UNGUARDED = "collided public ids are not replaced, and raise the IntegrityError
 
 
 @dataclass(frozen=True)
-class Places:
-    """The places of the values of a compiled INSERT in the parameters of its executions."""
+class CompiledInsert:
+    """What SQLAlchemy knows about a compiled INSERT: its columns, and the places of their values in the parameters."""
 
     prefetched: tuple[Any, ...] = ()
     """The columns whose defaults are called in each execution.
@@ -93,7 +94,7 @@ class Places:
 
 
 def column_of_table(column: Any) -> Column[Any]:
-    """Return the column of the table for one of :attr:`Places.prefetched`."""
+    """Return the column of the table for one of :attr:`CompiledInsert.prefetched`."""
     # no getattr() on a Column of the table: it would try the comparator of its type, which takes microseconds
     original: Column[Any] = cast("Any", column) if isinstance(column, Column) else getattr(column, "original", column)
     return original
@@ -104,8 +105,8 @@ def prefetched_columns(compiled: Any) -> list[Column[Any]]:
     return list(getattr(compiled, "insert_prefetch", ()))
 
 
-def read_places(context: ExecutionContext) -> Places | None:
-    """Return the places of the INSERT that *context* is about to execute; None if they are unknown.
+def read_compiled_insert(context: ExecutionContext) -> CompiledInsert | None:
+    """Return what SQLAlchemy knows about the INSERT that *context* is about to execute; None if this is unknown.
 
     The guard cannot work without this access: only the event ``do_execute`` sees a statement fail, and it receives the
     parameters as they are passed to the driver.
@@ -122,7 +123,7 @@ def read_places(context: ExecutionContext) -> Places | None:
         for column in compiled.insert_prefetch:
             if not isinstance(column, Column):
                 attrgetter("original")(column)
-        return Places(
+        return CompiledInsert(
             prefetched=tuple(compiled.insert_prefetch),
             positions={name: at for at, name in enumerate(compiled.positiontup or ())} if positional else None,
             escaped=compiled.escaped_bind_names or {},
@@ -153,7 +154,7 @@ def sent_parameters(result: Any) -> list[dict[str, Any]] | None:
 def change_returned_rows(context: ExecutionContext, change: Callable[[Sequence[Any]], list[Any]]) -> None:
     """Let *change* replace the rows, as the driver returns them, of the batch that *context* has just executed.
 
-    SQLAlchemy notes the ids of a batch before the guard replaces some of them, and looks for the noted ids in the last
+    SQLAlchemy keeps the ids of a batch before the guard replaces some of them, and looks for the kept ids in the last
     columns of the returned rows. The change applies to the rows of this batch only.
     """
     execution: Any = context
@@ -370,9 +371,9 @@ def persist(session: Session, states: list[InstanceState[Any]], rows: list[dict[
     mapper = states[0].mapper
     key, class_ = mapper.get_property_by_column(mapper.primary_key[0]).key, mapper._identity_class
     identities = [(class_, (row.get(key),), state.identity_token) for row, state in zip(rows, states, strict=True)]
-    known, new = identity_map._dict, dict(zip(identities, states, strict=True))
+    present, new = identity_map._dict, dict(zip(identities, states, strict=True))
     # the session may still hold an object whose row was deleted, and whose key the database has issued again
-    if len(new) < len(states) or not known.keys().isdisjoint(new) or (class_, (None,), None) in new:
+    if len(new) < len(states) or not present.keys().isdisjoint(new) or (class_, (None,), None) in new:
         session.add_all(state.obj() for state in states)
         session._register_persistent(set(states))
         return
@@ -391,5 +392,5 @@ def persist(session: Session, states: list[InstanceState[Any]], rows: list[dict[
     if mapper.relationships:
         for state in states:
             vars(state).pop("_pending_mutations", None)
-    known.update(new)
+    present.update(new)
     transaction._new.update(dict.fromkeys(states, True))
