@@ -2,9 +2,8 @@
 
 Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. If a release lacks a name, the library still works: it warns once
 (``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Two accesses have no public
-fallback. Without the parameters of an execution (:func:`read_compiled_insert`), a collision raises the
-``IntegrityError`` of the database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that
-changes ids is not refused.
+fallback. Without the parameters of an execution (:func:`read_layout`), a collision raises the ``IntegrityError`` of the
+database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused.
 
 With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, as if its names were missing. The
 tests pass without the fast paths, too.
@@ -66,8 +65,8 @@ _UNGUARDED = "collided public ids are not replaced, and raise the IntegrityError
 
 
 @dataclass(frozen=True)
-class CompiledInsert:
-    """What SQLAlchemy knows about a compiled INSERT: its columns, and the places of their values in the parameters."""
+class ParameterLayout:
+    """Where the values of a compiled INSERT are in the parameters of its executions."""
 
     prefetched: tuple[Any, ...] = ()
     """The columns whose defaults are called in each execution.
@@ -94,7 +93,7 @@ class CompiledInsert:
 
 
 def column_of_table(column: Any) -> Column[Any]:
-    """Return the column of the table for one of :attr:`CompiledInsert.prefetched`."""
+    """Return the column of the table for one of :attr:`ParameterLayout.prefetched`."""
     # no getattr() on a Column of the table: it would try the comparator of its type, which takes microseconds
     original: Column[Any] = cast("Any", column) if isinstance(column, Column) else getattr(column, "original", column)
     return original
@@ -105,8 +104,8 @@ def prefetched_columns(compiled: Any) -> list[Column[Any]]:
     return list(getattr(compiled, "insert_prefetch", ()))
 
 
-def read_compiled_insert(context: ExecutionContext) -> CompiledInsert | None:
-    """Return what SQLAlchemy knows about the INSERT that *context* is about to execute; None if this is unknown.
+def read_layout(context: ExecutionContext) -> ParameterLayout | None:
+    """Return the layout of the INSERT that *context* is about to execute; None if it is unknown.
 
     The guard cannot work without this access: only the event ``do_execute`` sees a statement fail, and it receives the
     parameters as they are passed to the driver.
@@ -123,7 +122,7 @@ def read_compiled_insert(context: ExecutionContext) -> CompiledInsert | None:
         for column in compiled.insert_prefetch:
             if not isinstance(column, Column):
                 attrgetter("original")(column)
-        return CompiledInsert(
+        return ParameterLayout(
             prefetched=tuple(compiled.insert_prefetch),
             positions={name: at for at, name in enumerate(compiled.positiontup or ())} if positional else None,
             escaped=compiled.escaped_bind_names or {},

@@ -82,16 +82,16 @@ class DriverCall:
     @cached_property
     def ids(self) -> list[IdInRow]:
         """The public ids of all rows, which are collected only after a collision."""
-        compiled, made = self.statement.compiled, self.context.execution_options.get(MADE_IDS, ())
+        layout, made = self.statement.layout, self.context.execution_options.get(MADE_IDS, ())
         ids: list[IdInRow] = []
         for name, column, is_default in self.statement.ids:
-            escaped = compiled.escaped.get(name, name)
+            escaped = layout.escaped.get(name, name)
             for at, row in enumerate(self.rows):
                 if name not in row:
                     continue
                 place: Any = f"{escaped}__{at}" if self._width else escaped
-                if compiled.positions is not None:
-                    place = compiled.positions[name] + at * self._width
+                if layout.positions is not None:
+                    place = layout.positions[name] + at * self._width
                 ids.append(IdInRow(row, at, name, column, place, is_default or name in made))
         return ids
 
@@ -103,7 +103,7 @@ class DriverCall:
         """
         if len(self.rows) < 2 or not self.statement.sentinel:
             return False
-        key_of_row = itemgetter(*[column.key for column in self.statement.compiled.sentinel])
+        key_of_row = itemgetter(*[column.key for column in self.statement.layout.sentinel])
         return len(set(map(key_of_row, self.rows))) < len(self.rows)
 
     def replace(self, id: IdInRow, new: str) -> None:
@@ -154,7 +154,7 @@ class DriverCall:
 
     def return_rows_by_sent_ids(self) -> None:
         """Let SQLAlchemy find each returned row by the id that it has sent, even if the guard has replaced the id."""
-        columns, sent = self.statement.compiled.sentinel, self._sent
+        columns, sent = self.statement.layout.sentinel, self._sent
         if not sent or not self.statement.sentinel:
             return
         columns_of_ids = [

@@ -45,7 +45,7 @@ def with_clause(context: Any, statement: str, insert: InsertStatement) -> str | 
         return None
     if _is_forbidden(connection, names_of(insert.table, context.execution_options)):
         return None
-    if not insert.compiled.returned:
+    if not insert.layout.returned:
         return statement + _ON_CONFLICT
     # the clause precedes RETURNING; a statement that contains the word twice is not changed
     before, returning, after = statement.partition(_RETURNING)
@@ -145,7 +145,7 @@ def _insert_missing(call: DriverCall) -> None:
 def _insert_alone(call: DriverCall, parameters: dict[str, Any]) -> Sequence[Any]:
     """Insert a row, guarded like any INSERT, and set its new id in *parameters*. Return the row of the driver."""
     insert = call.statement
-    query = insert.table.insert().returning(*cast("Sequence[ColumnElement[Any]]", insert.compiled.returned))
+    query = insert.table.insert().returning(*cast("Sequence[ColumnElement[Any]]", insert.layout.returned))
     made = frozenset(id.name for id in call.ids if id.is_made)
     options = schema_options(call.context) | {MADE_IDS: made}
     with call.connection.execute(query, dict(parameters), execution_options=options) as result:

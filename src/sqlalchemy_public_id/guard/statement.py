@@ -1,4 +1,4 @@
-"""The ids of an INSERT: the parameters that hold them, and the places of these parameters in an execution."""
+"""The ids of an INSERT: the parameters that hold them, and the layout of these parameters in an execution."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import (
-    CompiledInsert,
+    ParameterLayout,
     column_of_table,
     has_many_rows,
     has_own_values,
     is_known_row,
-    read_compiled_insert,
+    read_layout,
 )
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -43,7 +43,7 @@ class IdParameter(NamedTuple):
     """True if a column default, the library's or another one, makes the id in each execution of the statement."""
 
 
-NOT_READ = CompiledInsert()
+NO_LAYOUT = ParameterLayout()
 
 
 @dataclass
@@ -51,19 +51,19 @@ class InsertStatement:
     """What the guard knows about a compiled statement. It is read before the first execution, and then cached."""
 
     ids: tuple[IdParameter, ...] = ()
-    """Empty if the statement is not an INSERT with public ids, or if their places are unknown."""
+    """Empty if the statement is not an INSERT with public ids, or if their layout is unknown."""
     copies: tuple[Any, ...] = ()
     """Columns with a Python default that hold no public ids of the table, such as a copied id in a history table."""
     names: tuple[str, ...] = ()
     """The names of all parameters, as they are passed to the driver."""
-    compiled: CompiledInsert = NOT_READ
+    layout: ParameterLayout = NO_LAYOUT
     insert: Insert | None = None
     """The statement, if it is an INSERT."""
 
     @cached_property
     def sentinel(self) -> list[Column[Any]]:
         """The sentinel columns that hold public ids, by which SQLAlchemy tells the rows of a batch apart."""
-        return [column for column in self.compiled.sentinel if is_public_id(column)]
+        return [column for column in self.layout.sentinel if is_public_id(column)]
 
     @cached_property
     def can_skip_rows(self) -> bool:
@@ -91,7 +91,7 @@ class InsertStatement:
         of its own statement, and then some of its rows would stay.
         """
         made = {id(parameter.column) for parameter in self.ids if parameter.is_default}
-        if len(self.compiled.sentinel) != 1 or id(self.compiled.sentinel[0]) not in made:
+        if len(self.layout.sentinel) != 1 or id(self.layout.sentinel[0]) not in made:
             return False
         return self.insert is not None and not self.returns_rows_to_application and not has_own_values(self.insert)
 
@@ -114,8 +114,8 @@ class InsertStatement:
         """
         if context.execute_style is not ExecuteStyle.INSERTMANYVALUES:
             return 0, 1
-        width, names = self.compiled.width, self.compiled.positions or self.names
-        if self.compiled.positions is None:
+        width, names = self.layout.width, self.layout.positions or self.names
+        if self.layout.positions is None:
             width = sum(f"{name}__0" in parameters for name in names)
             if not width and not is_known_row(self.names, parameters):
                 return 0, 0
@@ -144,18 +144,18 @@ def _read(context: ExecutionContext) -> InsertStatement:
     insert = inserted_by(compiled)
     if insert is not None or getattr(compiled, "ctes", None):  # a CTE may be an INSERT
         refuse_mistakes(compiled)
-    read = None if insert is None else read_compiled_insert(context)
-    if insert is None or read is None:
+    layout = None if insert is None else read_layout(context)
+    if insert is None or layout is None:
         return InsertStatement()
-    if read.sort_column is not None and is_public_id(read.sort_column):
-        raise unwrapped(_unsorted(read.sort_column))
-    original = {escaped: name for name, escaped in read.escaped.items()}
+    if layout.sort_column is not None and is_public_id(layout.sort_column):
+        raise unwrapped(_unsorted(layout.sort_column))
+    original = {escaped: name for name, escaped in layout.escaped.items()}
     names = {name: original.get(name, name) for name in cast("dict[str, Any]", compiled.params)}
     return InsertStatement(
-        tuple(_id_parameters(insert, [*names.values()], read)),
-        tuple(column for column in map(column_of_table, read.prefetched) if not is_public_id(column)),
+        tuple(_id_parameters(insert, [*names.values()], layout)),
+        tuple(column for column in map(column_of_table, layout.prefetched) if not is_public_id(column)),
         tuple(names),
-        read,
+        layout,
         insert,
     )
 
@@ -168,8 +168,8 @@ def _unsorted(column: Column[Any]) -> ConfigurationError:
     )
 
 
-def _id_parameters(insert: Insert, names: list[str], compiled: CompiledInsert) -> Iterator[IdParameter]:
-    defaults = {name: column for name, column in compiled.defaults.items() if is_public_id(column)}
+def _id_parameters(insert: Insert, names: list[str], layout: ParameterLayout) -> Iterator[IdParameter]:
+    defaults = {name: column for name, column in layout.defaults.items() if is_public_id(column)}
     for name, column in defaults.items():
         yield IdParameter(name, column, is_default=True)
     # with joined-table inheritance, the ORM's INSERT into one of the tables still refers to the model
