@@ -60,11 +60,16 @@ class Number(TypeDecorator[int]):
     cache_ok = True
 
 
+class Serial(TypeDecorator[int]):
+    impl = Number
+    cache_ok = True
+
+
 class Wreck(Base):
-    """The type of its key is a ``TypeDecorator`` of an integer."""
+    """The type of its key is a ``TypeDecorator`` of one of an integer."""
 
     __tablename__ = "wreck"
-    number: Mapped[int] = mapped_column(Number, primary_key=True)
+    number: Mapped[int] = mapped_column(Serial, primary_key=True)
     public_id: Mapped[str] = public_id_column()
 
 

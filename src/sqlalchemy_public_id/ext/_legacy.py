@@ -10,11 +10,11 @@ from itertools import count
 from typing import Any
 
 from sqlalchemy import ColumnElement, Integer
-from sqlalchemy.types import TypeDecorator
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.ext._mapped import mapper_of
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.orm.inspection import undecorated
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
 
@@ -84,8 +84,7 @@ def key_column(model: type[Any]) -> ColumnElement[int]:
     """
     mapper = mapper_of(model)
     columns = [] if mapper is None else [*mapper.primary_key]
-    types = [column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type for column in columns]
-    if mapper is None or len(types) != 1 or not isinstance(types[0], Integer):
+    if mapper is None or len(columns) != 1 or not isinstance(undecorated(columns[0].type), Integer):
         raise ConfigurationError(
             f"legacy_keys= needs a model with a single integer key, which {safe_repr(model)} does not have"
         )
