@@ -245,6 +245,14 @@ def test_last_day() -> None:
     assert LegacyKeys(up_to=9, until=today - timedelta(days=1)).key_in("5") is None
 
 
+def test_old_links_for_ever() -> None:
+    """With ``date.max``, old links always work, and no header announces an end."""
+    keys = LegacyKeys(up_to=9, until=date.max)
+
+    assert keys.key_in("5") == 5
+    assert keys.headers == {"Deprecation": "@0"}
+
+
 @pytest.mark.parametrize("options", [{"up_to": 0}, {"up_to": True}, {"until": "2027-06-01"}, {"since": 2026}], ids=str)
 def test_mistakes(options: dict[str, Any]) -> None:
     """An invalid number or date raises an error that says what was expected."""

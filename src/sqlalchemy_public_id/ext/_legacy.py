@@ -66,11 +66,11 @@ class LegacyKeys:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers for the answer to an old link."""
-        return {
-            "Deprecation": f"@{int(_midnight(self.since).timestamp())}",
-            "Sunset": format_datetime(_midnight(self.until) + timedelta(days=1), usegmt=True),
-        }
+        """The headers for the answer to an old link. The last day of all, ``date.max``, is not announced."""
+        headers = {"Deprecation": f"@{int(_midnight(self.since).timestamp())}"}
+        if self.until < date.max:
+            headers["Sunset"] = format_datetime(_midnight(self.until) + timedelta(days=1), usegmt=True)
+        return headers
 
     def note(self, model: type[Any]) -> None:
         """Log that a row was requested by its key."""
