@@ -83,7 +83,7 @@ SEARCHED = {
     "guides/coming-from": ["django", "rails"],
     "guides/foreign-keys": ["foreign key", "n+1"],
     "guides/idempotency": ["idempotency", "idempotent"],
-    "guides/integrations": ["flask", "litestar", "sqlmodel"],
+    "guides/integrations": ["flask", "litestar", "sqlmodel", "starlette"],
     "guides/keys-before-the-insert": ["sequential"],
     "guides/live-tables": ["downtime", "zero downtime"],
     "guides/pages": ["cursor", "filter", "pagination", "sort"],

@@ -105,7 +105,7 @@ def prefetched_columns(compiled: Any) -> list[Column[Any]]:
 
 
 def read_layout(context: ExecutionContext) -> ParameterLayout | None:
-    """Return the layout of the INSERT that *context* is about to execute; None if they are unknown.
+    """Return the layout of the INSERT that *context* is about to execute; None if it is unknown.
 
     The guard cannot work without this access: only the event ``do_execute`` sees a statement fail, and it receives the
     parameters as they are passed to the driver.
@@ -153,7 +153,7 @@ def sent_parameters(result: Any) -> list[dict[str, Any]] | None:
 def change_returned_rows(context: ExecutionContext, change: Callable[[Sequence[Any]], list[Any]]) -> None:
     """Let *change* replace the rows, as the driver returns them, of the batch that *context* has just executed.
 
-    SQLAlchemy notes the ids of a batch before the guard replaces some of them, and looks for the noted ids in the last
+    SQLAlchemy keeps the ids of a batch before the guard replaces some of them, and looks for the kept ids in the last
     columns of the returned rows. The change applies to the rows of this batch only.
     """
     execution: Any = context
@@ -370,9 +370,9 @@ def persist(session: Session, states: list[InstanceState[Any]], rows: list[dict[
     mapper = states[0].mapper
     key, class_ = mapper.get_property_by_column(mapper.primary_key[0]).key, mapper._identity_class
     identities = [(class_, (row.get(key),), state.identity_token) for row, state in zip(rows, states, strict=True)]
-    known, new = identity_map._dict, dict(zip(identities, states, strict=True))
+    present, new = identity_map._dict, dict(zip(identities, states, strict=True))
     # the session may still hold an object whose row was deleted, and whose key the database has issued again
-    if len(new) < len(states) or not known.keys().isdisjoint(new) or (class_, (None,), None) in new:
+    if len(new) < len(states) or not present.keys().isdisjoint(new) or (class_, (None,), None) in new:
         session.add_all(state.obj() for state in states)
         session._register_persistent(set(states))
         return
@@ -391,5 +391,5 @@ def persist(session: Session, states: list[InstanceState[Any]], rows: list[dict[
     if mapper.relationships:
         for state in states:
             vars(state).pop("_pending_mutations", None)
-    known.update(new)
+    present.update(new)
     transaction._new.update(dict.fromkeys(states, True))

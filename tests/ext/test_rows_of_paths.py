@@ -1,4 +1,4 @@
-"""Rows for path parameters in FastAPI, Flask and Litestar, and old links with integer keys until a given day."""
+"""Rows for path parameters in four frameworks, and old links with integer keys until a given day."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from flask import Flask
 from sqlalchemy import Engine, Integer, MetaData, String, TypeDecorator, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 from sqlalchemy.pool import StaticPool
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from support.web_requests import asked
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, public_id_column
-from sqlalchemy_public_id.ext import fastapi, flask
+from sqlalchemy_public_id.ext import fastapi, flask, starlette
 from sqlalchemy_public_id.ext.fastapi import LegacyKeys
 
 OPEN = LegacyKeys(up_to=20, until=date(9999, 6, 1), since=date(2026, 11, 1))
@@ -56,11 +60,16 @@ class Number(TypeDecorator[int]):
     cache_ok = True
 
 
+class Serial(TypeDecorator[int]):
+    impl = Number
+    cache_ok = True
+
+
 class Wreck(Base):
-    """The type of its key is a ``TypeDecorator`` of an integer."""
+    """The type of its key is a ``TypeDecorator`` of one of an integer."""
 
     __tablename__ = "wreck"
-    number: Mapped[int] = mapped_column(Number, primary_key=True)
+    number: Mapped[int] = mapped_column(Serial, primary_key=True)
     public_id: Mapped[str] = public_id_column()
 
 
@@ -112,6 +121,17 @@ def of_fastapi(session: Session, model: Any, **options: Any) -> Callable[[str], 
     return asking(app_of_fastapi(session, model, **options))
 
 
+def of_starlette(session: Session, model: Any, scope: Any = None, **options: Any) -> Callable[[str], Answer]:
+    find = starlette.by_public_id(model, param="id", **options)
+
+    async def show(request: Request) -> JSONResponse:
+        return JSONResponse(shown(await find(request, session, where=scope)))
+
+    app = Starlette(routes=[Route("/rows/{id}", show)])
+    starlette.install(app)
+    return asking(app)
+
+
 def of_flask(session: Session, model: Any, scope: Any = None, **options: Any) -> Callable[[str], Answer]:
     app = Flask("boats")
     names = {name: options[name] for name in ("attribute", "legacy_keys") if name in options}
@@ -156,7 +176,7 @@ def of_litestar(session: Session, model: Any, **options: Any) -> Callable[[str],
     return asking(app_of_litestar(session, model, **options))
 
 
-services = pytest.mark.parametrize("service", [of_fastapi, of_flask, of_litestar])
+services = pytest.mark.parametrize("service", [of_fastapi, of_starlette, of_flask, of_litestar])
 
 
 @services
@@ -225,6 +245,14 @@ def test_last_day() -> None:
     assert LegacyKeys(up_to=9, until=today - timedelta(days=1)).key_in("5") is None
 
 
+def test_old_links_for_ever() -> None:
+    """With ``date.max``, old links always work, and no header announces an end."""
+    keys = LegacyKeys(up_to=9, until=date.max)
+
+    assert keys.key_in("5") == 5
+    assert keys.headers == {"Deprecation": "@0"}
+
+
 @pytest.mark.parametrize("options", [{"up_to": 0}, {"up_to": True}, {"until": "2027-06-01"}, {"since": 2026}], ids=str)
 def test_mistakes(options: dict[str, Any]) -> None:
     """An invalid number or date raises an error that says what was expected."""
@@ -237,6 +265,8 @@ def test_other_keys() -> None:
     assert fastapi.by_public_id(Wreck, session=lambda: None, legacy_keys=OPEN)
     with pytest.raises(ConfigurationError, match="a model with a single integer key"):
         fastapi.by_public_id(Flag, session=lambda: None, legacy_keys=OPEN)
+    with pytest.raises(ConfigurationError, match="a model with a single integer key"):
+        starlette.by_public_id(Flag, legacy_keys=OPEN)
     litestar = pytest.importorskip("sqlalchemy_public_id.ext.litestar")
     with pytest.raises(ConfigurationError, match="a model with a single integer key"):
         litestar.by_public_id(Flag, legacy_keys=OPEN)

@@ -126,7 +126,7 @@ def test_runtime_dependencies(distribution: PathDistribution) -> None:
 def test_extras(distribution: PathDistribution) -> None:
     """The extras have the names in the documentation, and each of them installs something."""
     drivers = "aiomysql aiosqlite asyncio asyncmy asyncpg mysql postgresql"
-    tools = "alembic cli fastapi flask keyed litestar pydantic sqlmodel"
+    tools = "alembic cli fastapi flask keyed litestar pydantic sqlmodel starlette"
     lines = "\n".join(distribution.requires or ()).replace('"', "'")
 
     assert sorted(f"{drivers} {tools}".split()) == sorted(distribution.metadata.get_all("Provides-Extra", []))

@@ -19,6 +19,7 @@ PUBLIC = [
     ".ext.litestar",
     ".ext.pydantic",
     ".ext.sqlmodel",
+    ".ext.starlette",
     ".formats",
     ".formats.parse",
     ".guard",

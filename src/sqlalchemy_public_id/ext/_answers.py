@@ -1,10 +1,10 @@
-"""Answer the errors of this library in FastAPI, in its own format or as problem details."""
+"""What FastAPI adds to the answers of Starlette: the names of its fields, and its OpenAPI document."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from inspect import signature
 from typing import Any, get_args
@@ -14,30 +14,22 @@ from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from starlette.requests import HTTPConnection
 
-from sqlalchemy_public_id.errors import IdempotencyConflict
 from sqlalchemy_public_id.ext._fields import read_paths
-from sqlalchemy_public_id.ext._messages import ANSWERED, detail_of, field_of, message_of, missing_parameter, status_of
+from sqlalchemy_public_id.ext._messages import TITLES, content_of, media_type_of, missing_parameter
 
-_TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 METHODS = ("delete", "get", "head", "options", "patch", "post", "put", "trace")
 """The names of operations in an OpenAPI document."""
 _REFERENCE = re.compile(r'"\$ref": "#/components/schemas/([^"]+)"')
 
 
-def _detail(request: Request, error: Any) -> dict[str, Any]:
-    """Return one entry of the list that FastAPI sends in a 422.
+def name_sent(request: HTTPConnection, field: str) -> str | int:
+    """Return the alias of *field*, if all models in the signature of the endpoint agree on one; else, *field*.
 
-    Its place is the field that has parsed the id, else the attribute of the model. The request is not searched for the
-    id: it may be as large and as nested as a client likes.
+    The request is not searched for the id: it may be as large and as nested as a client likes.
     """
-    field = field_of(error)
-    sent = None if field is None else _name_sent(request.scope.get("route"), field)
-    return detail_of(error, request.scope.get("method"), sent)
-
-
-def _name_sent(route: Any, field: str) -> str | int:
-    """Return the alias of *field*, if all models in the signature of the endpoint agree on one; else, *field*."""
+    route: Any = request.scope.get("route")
     names: set[str | int] = set()
     with suppress(Exception):  # an annotation is a name that only FastAPI can resolve
         parts: list[Any] = [each.annotation for each in signature(route.endpoint, eval_str=True).parameters.values()]
@@ -70,64 +62,31 @@ async def unprocessable(request: Request, error: Any) -> JSONResponse:
         return JSONResponse({"detail": details}, 422)
 
 
-class Answers:
-    """Answers errors, and describes the answers in an OpenAPI document."""
-
-    _media_type = "application/json"
-
-    def handlers(self) -> Mapping[Any, Callable[..., Any]]:
-        """Return the handlers of errors of this library."""
-        return dict.fromkeys(ANSWERED, self.answer)
-
-    async def answer(self, request: Request, error: Any) -> JSONResponse:
-        status = status_of(error)
-        details = [_detail(request, error)] if status == 422 else []
-        content = self._content(status, message_of(error), details)
-        if isinstance(error, IdempotencyConflict):
-            content["differing"] = list(error.differing)
-        return JSONResponse(content, status, media_type=self._media_type)
-
-    def describe(self, document: dict[str, Any]) -> None:
-        """Add the answers to the operations of *document* that can have them."""
-        schemas = document.get("components", {}).get("schemas", {})
-        for method, operation in _operations(document):
-            responses = operation.setdefault("responses", {})
-            names_row = any(map(_is_public_id_in_path, operation.get("parameters", ())))
-            if names_row:
-                responses.setdefault("404", self.response(404))
-            body = operation.get("requestBody") if method in ("post", "put") else None
-            # only an insert conflicts: its id is in the body, or in the path of a PUT; a POST has another id there
-            if body and ((method == "put" and names_row) or _has_public_id(body, schemas)):
-                responses.setdefault("409", self.response(409))
-
-    def response(self, status: int) -> dict[str, Any]:
-        """Return the description of an answer."""
-        properties = self._properties()
-        required = list(properties)
-        if status == 409:
-            properties["differing"] = {"type": "array", "items": {"type": "string"}}
-        schema = {"type": "object", "properties": properties, "required": required}
-        return {"description": _TITLES[status], "content": {self._media_type: {"schema": schema}}}
-
-    def _content(self, status: int, message: str, details: list[dict[str, Any]]) -> dict[str, Any]:
-        return {"detail": details or message}
-
-    def _properties(self) -> dict[str, Any]:
-        return {"detail": {"type": "string"}}
+def describe(document: dict[str, Any], *, problem_details: bool) -> None:
+    """Add the answers to the operations of *document* that can have them."""
+    schemas = document.get("components", {}).get("schemas", {})
+    for method, operation in _operations(document):
+        responses = operation.setdefault("responses", {})
+        names_row = any(map(_is_public_id_in_path, operation.get("parameters", ())))
+        if names_row:
+            responses.setdefault("404", _response(404, problem_details))
+        body = operation.get("requestBody") if method in ("post", "put") else None
+        # only an insert conflicts: its id is in the body, or in the path of a PUT; a POST has another id there
+        if body and ((method == "put" and names_row) or _has_public_id(body, schemas)):
+            responses.setdefault("409", _response(409, problem_details))
 
 
-class Problems(Answers):
-    """Answers errors as problem details (:rfc:`9457`)."""
-
-    _media_type = "application/problem+json"
-
-    def _content(self, status: int, message: str, details: list[dict[str, Any]]) -> dict[str, Any]:
-        content = {"type": "about:blank", "title": _TITLES[status], "status": status, "detail": message}
-        return content | ({"errors": details} if details else {})
-
-    def _properties(self) -> dict[str, Any]:
-        text = {"type": "string"}
-        return {"type": text, "title": text, "status": {"type": "integer"}, "detail": text}
+def _response(status: int, problem_details: bool) -> dict[str, Any]:
+    """Return the description of an answer."""
+    content = content_of(status, "", problem_details=problem_details)
+    properties: dict[str, Any] = {
+        name: {"type": "integer" if isinstance(value, int) else "string"} for name, value in content.items()
+    }
+    required = list(properties)
+    if status == 409:
+        properties["differing"] = {"type": "array", "items": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": required}
+    return {"description": TITLES[status], "content": {media_type_of(problem_details): {"schema": schema}}}
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,20 +7,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, timezone
 from email.utils import format_datetime
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, Integer
-from sqlalchemy.types import TypeDecorator
-from typing_extensions import Unpack
 
-from sqlalchemy_public_id import lookup
-from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.ext._mapped import mapper_of, public_id
-from sqlalchemy_public_id.lookup import LoadOptions
+from sqlalchemy_public_id.ext._mapped import mapper_of
 from sqlalchemy_public_id.messages import safe_repr
-
-M = TypeVar("M")  # a model
+from sqlalchemy_public_id.orm.inspection import undecorated
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.ext")
 
@@ -72,37 +66,15 @@ class LegacyKeys:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers for the answer to an old link."""
-        return {
-            "Deprecation": f"@{int(_midnight(self.since).timestamp())}",
-            "Sunset": format_datetime(_midnight(self.until) + timedelta(days=1), usegmt=True),
-        }
+        """The headers for the answer to an old link. The last day of all, ``date.max``, is not announced."""
+        headers = {"Deprecation": f"@{int(_midnight(self.since).timestamp())}"}
+        if self.until < date.max:
+            headers["Sunset"] = format_datetime(_midnight(self.until) + timedelta(days=1), usegmt=True)
+        return headers
 
     def note(self, model: type[Any]) -> None:
         """Log that a row was requested by its key."""
         log.info("a row of %s was asked for by its key, %d times so far", model.__name__, next(self._numbers))
-
-
-def find_row(
-    session: Any,
-    model: type[M],
-    text: object,
-    legacy_keys: LegacyKeys | None,
-    *,
-    attribute: str | None,
-    **load: Unpack[LoadOptions],
-) -> tuple[M | None, bool]:
-    """Return the row of *model* with the public id *text*, or with the key in an old link; and True for an old link."""
-    row = lookup.get(session, model, text, attribute=attribute, **load)
-    if row is not None or legacy_keys is None:
-        return row, False
-    _, column = public_id(model, attribute)
-    number = None if public_id_type(column).id_format.is_valid(text) else legacy_keys.key_in(text)
-    if number is not None:
-        row = lookup.one_row(session, model, key_column(model) == number, **load)
-    if row is not None:
-        legacy_keys.note(model)
-    return row, row is not None
 
 
 def key_column(model: type[Any]) -> ColumnElement[int]:
@@ -112,8 +84,7 @@ def key_column(model: type[Any]) -> ColumnElement[int]:
     """
     mapper = mapper_of(model)
     columns = [] if mapper is None else [*mapper.primary_key]
-    types = [column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type for column in columns]
-    if mapper is None or len(types) != 1 or not isinstance(types[0], Integer):
+    if mapper is None or len(columns) != 1 or not isinstance(undecorated(columns[0].type), Integer):
         raise ConfigurationError(
             f"legacy_keys= needs a model with a single integer key, which {safe_repr(model)} does not have"
         )

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from sqlalchemy import Column, Integer, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, registry
-from sqlalchemy.types import NullType, TypeDecorator
+from sqlalchemy.types import NullType
 
 from sqlalchemy_public_id.columns import is_public_id
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm.inspection import mapped_classes
+from sqlalchemy_public_id.orm.inspection import mapped_classes, undecorated
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ def snake_case(name: str) -> str:
 
 
 def _is_key(mapper: Mapper[Any], column: Column[Any]) -> bool:
-    type_ = column.type
-    while isinstance(type_, TypeDecorator):
-        type_ = type_.impl_instance
+    type_ = undecorated(column.type)
     # a foreign key without a type gets the type of its target once mappers are configured
     is_integer = isinstance(type_, Integer) or (isinstance(type_, NullType) and mapper.configured)
     if not is_integer:

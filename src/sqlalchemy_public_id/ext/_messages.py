@@ -16,14 +16,39 @@ from sqlalchemy_public_id.typed import field_that_parsed
 
 ANSWERED = (PublicIdNotFound, InvalidPublicId, InvalidPage, IdempotencyConflict)
 """The errors that the extensions of web frameworks answer."""
+TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
 
 
-def status_of(error: Exception) -> int:
-    """Return the status of an answer: 409 for a conflict, 404 for the requested row, 422 for an id in the input."""
+def answer_to(
+    error: Any, method: str | None, field: str | int | None, *, problem_details: bool = False
+) -> tuple[dict[str, Any], int]:
+    """Return content and status of the answer to *error*, in the shape of FastAPI's own, or as problem details.
+
+    The status is 409 for a conflict, 404 for the requested row, and 422 for an id in the input.
+
+    :param field: the name under which the client sends the wrong id, if there is one.
+    """
     if isinstance(error, IdempotencyConflict):
-        return 409
-    return 404 if is_row(error) else 422
+        content = content_of(409, message_of(error), problem_details=problem_details)
+        return {**content, "differing": list(error.differing)}, 409
+    if is_row(error):
+        return content_of(404, message_of(error), problem_details=problem_details), 404
+    details = [_detail_of(error, method, field)]
+    if not problem_details:
+        return {"detail": details}, 422
+    return {**content_of(422, message_of(error), problem_details=True), "errors": details}, 422
+
+
+def content_of(status: int, message: str, *, problem_details: bool) -> dict[str, Any]:
+    """Return the content of an answer that has only a message."""
+    if not problem_details:
+        return {"detail": message}
+    return {"type": "about:blank", "title": TITLES[status], "status": status, "detail": message}
+
+
+def media_type_of(problem_details: bool) -> str:
+    return "application/problem+json" if problem_details else "application/json"
 
 
 def source_of(error: Exception, method: str | None) -> str:
@@ -31,7 +56,7 @@ def source_of(error: Exception, method: str | None) -> str:
     return "query" if method in _WITHOUT_BODY or isinstance(error, (InvalidCursor, InvalidPage)) else "body"
 
 
-def detail_of(error: Any, method: str | None, field: str | int | None) -> dict[str, Any]:
+def _detail_of(error: Any, method: str | None, field: str | int | None) -> dict[str, Any]:
     """Return one entry of the list that FastAPI sends in a 422: kind, place and message."""
     kind = "public_id_invalid" if isinstance(error, InvalidPublicId) else "public_id_unknown"
     if isinstance(error, (InvalidCursor, InvalidPage)):
@@ -47,7 +72,7 @@ def is_row(error: Exception) -> bool:
 
 def field_of(error: Any) -> str | None:
     """Return the name of the field that has parsed the id; else, the last part of "Order.customer_public_id"."""
-    if error.field is None:
+    if isinstance(error, IdempotencyConflict) or error.field is None:
         return None
     is_page = isinstance(error, (InvalidCursor, InvalidPage))
     parsed_by = None if is_page else field_that_parsed(error.value)

@@ -1,4 +1,4 @@
-"""The session that a dependency of FastAPI returns, and functions that use it."""
+"""The session of a request in Starlette or FastAPI: check the dependency that returns it, and run functions with it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 from sqlalchemy.util import ThreadLocalRegistry
+from starlette.concurrency import run_in_threadpool
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import safe_repr

@@ -24,11 +24,11 @@ from inspect import Parameter, Signature
 from typing import Annotated, Any, Literal, TypeVar
 
 from sqlalchemy import SQLColumnExpression
-from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, require
-from sqlalchemy_public_id.ext import _mapped
+from sqlalchemy_public_id.errors import ConfigurationError, require
+from sqlalchemy_public_id.ext._legacy import LegacyKeys
+from sqlalchemy_public_id.ext._rows import parameter_of
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import checked_condition
@@ -38,14 +38,13 @@ with require("fastapi"):
     from fastapi.exception_handlers import request_validation_exception_handler
     from fastapi.exceptions import RequestValidationError
     from pydantic import WithJsonSchema
-    from starlette.exceptions import HTTPException
 
 from sqlalchemy_public_id.ext import _sessions
-from sqlalchemy_public_id.ext._answers import Answers, Problems, unprocessable
-from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
+from sqlalchemy_public_id.ext._answers import describe, name_sent, unprocessable
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext._paging import Matches, page_of
 from sqlalchemy_public_id.ext.pydantic import Page, PublicId
+from sqlalchemy_public_id.ext.starlette import add_handlers, row_or_404
 
 __all__ = ["Finding", "LegacyKeys", "Matches", "Page", "by_public_id", "install", "lint_app", "page_of"]
 
@@ -79,7 +78,7 @@ def by_public_id(
     :raises ConfigurationError: if *model* has no such public id, if *session* is not a dependency, such as a
         ``sessionmaker``, or if ``malformed=422`` would refuse *legacy_keys*.
     """
-    _mapped.public_id(model, attribute)
+    name = parameter_of(model, param, attribute=attribute, legacy_keys=legacy_keys)
     _sessions.require_dependency("session", session)
     if scope is not None:
         _sessions.require_dependency("scope", scope)
@@ -95,7 +94,6 @@ def by_public_id(
             )
         key_schema = {"type": "string", "pattern": legacy_keys.pattern, "deprecated": True}
         schema = WithJsonSchema({"format": "public-id", "anyOf": [as_id.json_schema(), key_schema]})
-        key_column(model)  # raises an error without an integer key
 
     async def row(
         public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None, response: Any = None
@@ -104,19 +102,13 @@ def by_public_id(
         if scope is not None:
             load["where"] = checked_condition(f"the scope of {model.__name__} returned", condition, model)
 
-        def find(sync: Session) -> tuple[M | None, bool]:
-            return find_row(sync, model, public_id, legacy_keys, attribute=attribute, **load)
-
-        obj, is_old = await _sessions.run(session, find)
-        if obj is None:
-            raise _NoRow(public_id, model=model.__name__)
-        if legacy_keys is not None and is_old:
-            response.headers.update(legacy_keys.headers)
+        obj, headers = await row_or_404(session, model, public_id, legacy_keys, attribute=attribute, **load)
+        if headers:
+            response.headers.update(headers)
         return obj
 
-    alias = param or f"{_mapped.snake_case(model.__name__)}_id"
     parameters: dict[str, Any] = {
-        "public_id": Annotated[str, schema, Path(alias=alias, description=f"The public id of the {model.__name__}.")],
+        "public_id": Annotated[str, schema, Path(alias=name, description=f"The public id of the {model.__name__}.")],
         "session": Annotated[Any, Depends(session)],
     }
     if legacy_keys is not None:
@@ -157,24 +149,14 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
 
     :param problem_details: answer with problem details (:rfc:`9457`). FastAPI's own answers keep their shape.
     """
-    answers = Problems() if problem_details else Answers()
-    for error, handler in answers.handlers().items():
-        app.add_exception_handler(error, handler)
+    add_handlers(app, problem_details=problem_details, name_sent=name_sent)
     if app.exception_handlers.get(RequestValidationError) is request_validation_exception_handler:
         app.add_exception_handler(RequestValidationError, unprocessable)  # the application has none of its own
     original = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = original()
-        answers.describe(document)
+        describe(document, problem_details=problem_details)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
-
-
-class _NoRow(PublicIdNotFound, HTTPException):
-    """A :class:`PublicIdNotFound` that FastAPI answers with 404 without :func:`install`, too."""
-
-    def __init__(self, value: object, *, model: str) -> None:
-        PublicIdNotFound.__init__(self, value, model=model)
-        HTTPException.__init__(self, 404, f"no such {model}")

@@ -26,16 +26,11 @@ from sqlalchemy.orm import Session, scoped_session
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import (
-    ConfigurationError,
-    IdempotencyConflict,
-    InvalidPublicId,
-    PublicIdNotFound,
-    require,
-)
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
-from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row
-from sqlalchemy_public_id.ext._messages import ANSWERED, detail_of, field_of, message_of, status_of
+from sqlalchemy_public_id.ext._legacy import LegacyKeys
+from sqlalchemy_public_id.ext._messages import ANSWERED, answer_to, field_of
+from sqlalchemy_public_id.ext._rows import find_row
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.messages import safe_repr
@@ -127,11 +122,10 @@ def get_or_404(
 
     :param legacy_keys: the integer keys in old links to accept until a given day.
     """
-    obj, is_old = find_row(session, model, public_id, legacy_keys, attribute=attribute, **load)
+    obj, headers = find_row(session, model, public_id, legacy_keys, attribute=attribute, **load)
     if obj is None:
         raise _NoRow(public_id, model=model.__name__)
-    if legacy_keys is not None and is_old:
-        headers = legacy_keys.headers
+    if headers:
 
         @after_this_request
         def add_headers(response: Any) -> Any:
@@ -150,12 +144,7 @@ class _NoRow(PublicIdNotFound, NotFound):
 
 
 def _answer(error: Exception) -> tuple[dict[str, Any], int]:
-    status = status_of(error)
-    details = [detail_of(error, request.method, field_of(error))] if status == 422 else []
-    content: dict[str, Any] = {"detail": details or message_of(error)}
-    if isinstance(error, IdempotencyConflict):
-        content["differing"] = list(error.differing)
-    return content, status
+    return answer_to(error, request.method, field_of(error))
 
 
 def _converter(

@@ -27,8 +27,9 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict, PublicIdNotFound, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._bodies import ids_in
-from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
+from sqlalchemy_public_id.ext._legacy import LegacyKeys
 from sqlalchemy_public_id.ext._messages import ANSWERED, field_of, is_row, message_of, missing_parameter, source_of
+from sqlalchemy_public_id.ext._rows import find_row, parameter_of
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
 from sqlalchemy_public_id.orm.inspection import checked_condition, unscoped
@@ -131,25 +132,22 @@ def by_public_id(
     :raises ConfigurationError: if *model* has no such public id.
     """
     format = public_id_type(_mapped.public_id(model, attribute)[1]).id_format
-    param = param or f"{_mapped.snake_case(model.__name__)}_id"
-
-    if legacy_keys is not None:
-        key_column(model)  # raises an error without an integer key
+    param = parameter_of(model, param, attribute=attribute, legacy_keys=legacy_keys)
 
     async def row(**given: Any) -> Any:
         load: LoadOptions = {"options": options}
         if scope is not None:
             load["where"] = checked_condition(f"the dependency {scope} is", given[scope], model)
 
-        def find(sync: Session) -> tuple[Any, bool]:
+        def find(sync: Session) -> tuple[Any, Mapping[str, str]]:
             return find_row(sync, model, given[param], legacy_keys, attribute=attribute, **load)
 
         own = unscoped(given[session])
-        obj, is_old = await (own.run_sync(find) if hasattr(own, "run_sync") else sync_to_thread(find, own))
+        obj, headers = await (own.run_sync(find) if hasattr(own, "run_sync") else sync_to_thread(find, own))
         if obj is None:
             raise _NoRow(given[param], model=model.__name__)
-        if legacy_keys is not None and is_old:
-            given["request"].scope[_HEADERS] = legacy_keys.headers
+        if headers:
+            given["request"].scope[_HEADERS] = headers
         return obj
 
     # Litestar reads the signature and the annotations: the names are those of the application

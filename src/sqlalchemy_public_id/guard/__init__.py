@@ -42,7 +42,13 @@ from sqlalchemy_public_id.dialects import is_retryable, missing_for_retries, tra
 from sqlalchemy_public_id.guard import on_conflict
 from sqlalchemy_public_id.guard.call import DriverCall
 from sqlalchemy_public_id.guard.collision import collisions, insert_until_stored, note_own_id, warn_unguarded
-from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement, known, may_replace_ids, statement_of
+from sqlalchemy_public_id.guard.statement import (
+    MADE_IDS,
+    InsertStatement,
+    cached_statements,
+    may_replace_ids,
+    statement_of,
+)
 from sqlalchemy_public_id.weak import RefDict
 
 if TYPE_CHECKING:
@@ -125,7 +131,7 @@ def do_execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bo
     # runs for every statement of a program, and on MySQL for each row of a flush: every function call counts
     if context is None or not context.compiled:
         return None
-    insert = known.get(ref(context.compiled)) or statement_of(context)
+    insert = cached_statements.get(ref(context.compiled)) or statement_of(context)
     # the SELECT of a sequence for the INSERT has the context of the INSERT, but no parameters
     if not insert.ids or not parameters:
         return None

@@ -17,15 +17,15 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy_public_id._private import change_returned_rows
 from sqlalchemy_public_id.columns import is_public_id, public_id_type
 from sqlalchemy_public_id.dialects import Traits, traits_for
-from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement, known, statement_of
+from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement, cached_statements, statement_of
 from sqlalchemy_public_id.types import MatchedId
 
 Row: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
 """The parameters of one row, as they are passed to the driver."""
 
 
-class Slot(NamedTuple):
-    """One public id in one execution."""
+class IdInRow(NamedTuple):
+    """A public id in the row of an INSERT that is being executed."""
 
     row: dict[str, Any]
     """The parameters of its row as SQLAlchemy keeps them: a flush sets them on the object."""
@@ -59,7 +59,7 @@ class DriverCall:
         self.dialect: Any = context.dialect
         self.traits: Traits = traits_for(context.dialect)
         self.connection: Any = context.root_connection
-        self.statement: InsertStatement = known.get(ref(context.compiled)) or statement_of(context)
+        self.statement: InsertStatement = cached_statements.get(ref(context.compiled)) or statement_of(context)
         self._sql = sql
         self._parameters: Any = parameters
         self._is_many = context.execute_style is ExecuteStyle.EXECUTEMANY
@@ -80,10 +80,10 @@ class DriverCall:
     # --- the ids
 
     @cached_property
-    def slots(self) -> list[Slot]:
+    def ids(self) -> list[IdInRow]:
         """The public ids of all rows, which are collected only after a collision."""
         layout, made = self.statement.layout, self.context.execution_options.get(MADE_IDS, ())
-        slots: list[Slot] = []
+        ids: list[IdInRow] = []
         for name, column, is_default in self.statement.ids:
             escaped = layout.escaped.get(name, name)
             for at, row in enumerate(self.rows):
@@ -92,8 +92,8 @@ class DriverCall:
                 place: Any = f"{escaped}__{at}" if self._width else escaped
                 if layout.positions is not None:
                     place = layout.positions[name] + at * self._width
-                slots.append(Slot(row, at, name, column, place, is_default or name in made))
-        return slots
+                ids.append(IdInRow(row, at, name, column, place, is_default or name in made))
+        return ids
 
     @cached_property
     def has_equal_rows(self) -> bool:
@@ -106,16 +106,16 @@ class DriverCall:
         key_of_row = itemgetter(*[column.key for column in self.statement.layout.sentinel])
         return len(set(map(key_of_row, self.rows))) < len(self.rows)
 
-    def replace(self, slot: Slot, new: str) -> None:
-        """Replace the id of *slot* by *new*, in the parameters of the driver and of SQLAlchemy."""
-        self._sent[slot.column, new] = self._sent.pop((slot.column, slot.text), slot.text)
-        slot.row[slot.name] = new
-        process = public_id_type(slot.column).dialect_impl(self.dialect).bind_processor(self.dialect)
+    def replace(self, id: IdInRow, new: str) -> None:
+        """Replace *id* by *new*, in the parameters of the driver and of SQLAlchemy."""
+        self._sent[id.column, new] = self._sent.pop((id.column, id.text), id.text)
+        id.row[id.name] = new
+        process = public_id_type(id.column).dialect_impl(self.dialect).bind_processor(self.dialect)
         value = process(new) if process else new
         if self._is_many:
-            self._parameters[slot.at] = _with_value(self._parameters[slot.at], slot.place, value)
+            self._parameters[id.at] = _with_value(self._parameters[id.at], id.place, value)
         else:
-            self._parameters = _with_value(self._parameters, slot.place, value)
+            self._parameters = _with_value(self._parameters, id.place, value)
 
     # --- the driver
 
@@ -157,7 +157,7 @@ class DriverCall:
         columns, sent = self.statement.layout.sentinel, self._sent
         if not sent or not self.statement.sentinel:
             return
-        ids = [
+        columns_of_ids = [
             (at, column, returned_text(self.context, column, at))
             for at, column in enumerate(columns, start=-len(columns))
             if is_public_id(column)
@@ -167,7 +167,7 @@ class DriverCall:
             changed: list[Any] = []
             for row in rows:
                 values = list(row)
-                for at, column, text in ids:
+                for at, column, text in columns_of_ids:
                     first = sent.get((column, text(values[at])))
                     if first is not None:
                         values[at] = MatchedId(first)

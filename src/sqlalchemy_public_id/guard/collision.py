@@ -21,7 +21,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import Violation, sees_commits
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.call import DriverCall, Slot, names_of, schema_options
+from sqlalchemy_public_id.guard.call import DriverCall, IdInRow, names_of, schema_options
 from sqlalchemy_public_id.guard.drawing import another, logger
 from sqlalchemy_public_id.types import to_database
 
@@ -64,13 +64,13 @@ def insert_until_stored(call: DriverCall, *, in_savepoint: bool, error: Exceptio
 
 def _replace_ids(call: DriverCall, error: Exception, *, is_repeatable: bool) -> None:
     """Replace the ids that have collided; raise *error* if it has another cause, or if no retry is possible."""
-    slots = None
+    ids = None
     try:
-        slots = _find_slots(call, error)
-        if not slots or not is_repeatable or call.has_equal_rows:
+        ids = _find_ids_to_replace(call, error)
+        if not ids or not is_repeatable or call.has_equal_rows:
             note_own_id(call, error)
             raise error
-        replace_collided(call, slots)
+        replace_collided(call, ids)
     except Exception:
         # an error is already being raised, and an error of the recovery must not hide it
         if call.has_savepoint and not call.connection.invalidated:
@@ -81,12 +81,12 @@ def _replace_ids(call: DriverCall, error: Exception, *, is_repeatable: bool) -> 
                 call.release_savepoint()
         raise
     finally:
-        if slots is None or slots:  # the frames of its traceback can hold a cursor
+        if ids is None or ids:  # the frames of its traceback can hold a cursor
             error.__traceback__ = None
 
 
-def _find_slots(call: DriverCall, error: Exception) -> list[Slot]:
-    """Return the slots whose ids have to be replaced; none if *error* is not about ids made for the INSERT."""
+def _find_ids_to_replace(call: DriverCall, error: Exception) -> list[IdInRow]:
+    """Return the ids that have to be replaced; none if *error* is not about ids made for the INSERT."""
     traits, dialect = call.traits, call.dialect
     violation = traits.violation(error)
     if violation is None:
@@ -100,10 +100,10 @@ def _find_slots(call: DriverCall, error: Exception) -> list[Slot]:
     call.recover()  # must come first: until then, PostgreSQL also refuses the SELECT for the taken ids
     with suppress(dialect.dbapi.Error):
         traits.forget_statement(call.cursor)
-    slots = find_collided(call, violation)
-    column = slots[0].column if slots else None
+    ids = find_collided(call, violation)
+    column = ids[0].column if ids else None
     # engines such as MyISAM keep the rows before the refused one: another run would insert them twice
-    if column is not None and sum(slot.column is column for slot in call.slots) > 1:
+    if column is not None and sum(id.column is column for id in call.ids) > 1:
         engine = traits.engine_without_transactions(
             call.connection, *names_of(column.table, schema_options(call.context))
         )
@@ -111,7 +111,7 @@ def _find_slots(call: DriverCall, error: Exception) -> list[Slot]:
             return []
         if engine is not None:
             raise rows_stayed(call, column, engine) from error
-    return slots
+    return ids
 
 
 _OWN_ID = (
@@ -125,7 +125,7 @@ def note_own_id(call: DriverCall, error: Exception) -> None:
 
     Tracebacks show notes since Python 3.11.
     """
-    violation, own = call.traits.violation(error), {slot.column for slot in call.slots if not slot.is_made}
+    violation, own = call.traits.violation(error), {id.column for id in call.ids if not id.is_made}
     if violation is not None and sys.version_info >= (3, 11):
         if any(match_violation(violation, column, call.dialect) is Match.YES for column in own):
             error.add_note(_OWN_ID)
@@ -223,54 +223,54 @@ def _constraint_names(column: Column[Any], dialect: Dialect) -> tuple[set[str], 
 # --- the collided ids
 
 
-def find_collided(call: DriverCall, violation: Violation) -> list[Slot]:
-    """Return the slots whose ids have to be replaced; none if the violation is not about ids that were made."""
-    collided: list[Slot] = []
-    hidden: list[Slot] = []
-    for column in dict.fromkeys(slot.column for slot in call.slots):
+def find_collided(call: DriverCall, violation: Violation) -> list[IdInRow]:
+    """Return the ids that have to be replaced; none if the violation is not about ids that were made."""
+    collided: list[IdInRow] = []
+    hidden: list[IdInRow] = []
+    for column in dict.fromkeys(id.column for id in call.ids):
         match = match_violation(violation, column, call.dialect)
         if match is Match.NO:
             continue
-        slots = [slot for slot in call.slots if slot.column is column]
+        ids = [id for id in call.ids if id.column is column]
         # a single id needs no search, and so no privilege to SELECT
-        is_known = match is Match.YES and len(slots) == 1
-        duplicates = slots if is_known else _duplicates(call, slots, violation if match is Match.YES else None)
+        is_known = match is Match.YES and len(ids) == 1
+        duplicates = ids if is_known else _duplicates(call, ids, violation if match is Match.YES else None)
         collided += duplicates
         # the other row is hidden by row-level security, or was deleted since: it may have had any of the ids
         if not duplicates and match is Match.YES:
-            hidden += slots
+            hidden += ids
     # an id that the application set has collided, too, and must not be replaced
-    if not all(slot.is_made for slot in collided + hidden):
+    if not all(id.is_made for id in collided + hidden):
         return []
-    call.taken.update((slot.column, slot.text) for slot in collided)
+    call.taken.update((id.column, id.text) for id in collided)
     return collided + hidden
 
 
-def _duplicates(call: DriverCall, slots: list[Slot], violation: Violation | None) -> list[Slot]:
-    """Return the *slots* of a column whose id the error names, or whose id the table or another row has."""
-    column = slots[0].column
-    seen = set[str]() if violation is None else _named(call, slots, violation)
+def _duplicates(call: DriverCall, ids: list[IdInRow], violation: Violation | None) -> list[IdInRow]:
+    """Return those of *ids*, the ids of a column, that the error names, or that the table or another row has."""
+    column = ids[0].column
+    seen = set[str]() if violation is None else _named(call, ids, violation)
     if not seen or len(call.taken) >= _FEW or sees_commits(call.connection):
-        seen |= _readable(call, column, [slot.text for slot in slots])
-    duplicates: list[Slot] = []
+        seen |= _readable(call, column, [id.text for id in ids])
+    duplicates: list[IdInRow] = []
     # ids that the application set come first: of two equal ids in the batch, the first one stays
-    for slot in sorted(slots, key=lambda slot: slot.is_made):
-        if slot.text in seen:
-            duplicates.append(slot)
-        seen.add(slot.text)
+    for id in sorted(ids, key=lambda each: each.is_made):
+        if id.text in seen:
+            duplicates.append(id)
+        seen.add(id.text)
     return duplicates
 
 
-def _named(call: DriverCall, slots: list[Slot], violation: Violation) -> set[str]:
-    """Return the id that the database names in the error, if exactly one of *slots* has it."""
+def _named(call: DriverCall, ids: list[IdInRow], violation: Violation) -> set[str]:
+    """Return the id that the database names in the error, if it is exactly one of *ids*."""
     name, value = violation.entry or (None, None)
-    format = public_id_type(slots[0].column).id_format
-    if name != slots[0].column.name:
+    format = public_id_type(ids[0].column).id_format
+    if name != ids[0].column.name:
         return set()
     named = [
-        slot.text
-        for slot in slots
-        if slot.text is not None and call.traits.format_in_error(to_database(format, slot.text, call.dialect)) == value
+        id.text
+        for id in ids
+        if id.text is not None and call.traits.format_in_error(to_database(format, id.text, call.dialect)) == value
     ]
     return set(named) if len(named) == 1 else set()
 
@@ -294,7 +294,7 @@ def _readable(call: DriverCall, column: Column[Any], texts: Iterable[str]) -> se
 
 def rows_stayed(call: DriverCall, column: Column[Any], engine: str) -> ConfigurationError:
     """Build the error for a refused INSERT some of whose rows a storage *engine* without transactions has kept."""
-    texts = [slot.text for slot in call.slots if slot.column is column]
+    texts = [id.text for id in call.ids if id.column is column]
     stored = len(_readable(call, column, texts))
     return ConfigurationError(
         f"an INSERT of {len(texts)} rows into {column.table.name} collided in {column.name}, and the engine "
@@ -308,16 +308,16 @@ def rows_stayed(call: DriverCall, column: Column[Any], engine: str) -> Configura
 # --- new ids
 
 
-def replace_collided(call: DriverCall, slots: list[Slot]) -> None:
-    """Fill *slots* with ids that have not collided and that no other row has.
+def replace_collided(call: DriverCall, ids: list[IdInRow]) -> None:
+    """Replace *ids* by ids that have not collided and that no other row has.
 
     :raises PublicIdCollision: if a row has used up its retries.
     """
     used: defaultdict[Column[Any], set[str]] = defaultdict(set)
-    for column, text in chain(((slot.column, slot.text) for slot in call.slots), call.taken):
+    for column, text in chain(((id.column, id.text) for id in call.ids), call.taken):
         used[column].add(text)
-    for slot in slots:
-        column, row = slot.column, (slot.at, slot.name)
+    for id in ids:
+        column, row = id.column, (id.at, id.name)
         new, call.tries[row] = another(public_id_type(column), column, used[column], call.tries[row])
-        call.replace(slot, new)
+        call.replace(id, new)
         _note(column, call.tries[row])

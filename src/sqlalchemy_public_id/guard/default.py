@@ -12,7 +12,7 @@ from sqlalchemy.engine import ExecutionContext
 
 from sqlalchemy_public_id._private import column_of_table
 from sqlalchemy_public_id.guard.drawing import NewIds, flush_ids
-from sqlalchemy_public_id.guard.statement import known, statement_of
+from sqlalchemy_public_id.guard.statement import cached_statements, statement_of
 from sqlalchemy_public_id.types import IdColumnType
 from sqlalchemy_public_id.weak import RefDict
 
@@ -56,7 +56,7 @@ class IdDefault:
         original: Any = column_of_table(column)
         if original is None or context.compiled is None:  # the default is executed without an INSERT
             return self.type.next_id()
-        statement = known.get(ref(context.compiled)) or statement_of(context)
+        statement = cached_statements.get(ref(context.compiled)) or statement_of(context)
         # a history table copies the column with its default
         if statement.copies and any(original is each for each in statement.copies):
             return None

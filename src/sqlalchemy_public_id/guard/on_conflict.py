@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import ColumnElement, Table, insert
+from sqlalchemy import ColumnElement, Table
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
@@ -38,14 +38,14 @@ _RETURNING = " RETURNING "
 # --- the statement
 
 
-def with_clause(context: Any, statement: str, known: InsertStatement) -> str | None:
+def with_clause(context: Any, statement: str, insert: InsertStatement) -> str | None:
     """Return *statement* with ``ON CONFLICT DO NOTHING``; None if it must not have this clause in *context*."""
     connection = context.root_connection
-    if not known.can_skip_rows or not _sees_collisions(connection):
+    if not insert.can_skip_rows or not _sees_collisions(connection):
         return None
-    if _is_forbidden(connection, names_of(known.table, context.execution_options)):
+    if _is_forbidden(connection, names_of(insert.table, context.execution_options)):
         return None
-    if not known.layout.returned:
+    if not insert.layout.returned:
         return statement + _ON_CONFLICT
     # the clause precedes RETURNING; a statement that contains the word twice is not changed
     before, returning, after = statement.partition(_RETURNING)
@@ -72,12 +72,14 @@ def can_skip_rows(connection: Connection, table: Table) -> bool:
 # --- the rows
 
 
-def insert_rows(context: Any, cursor: Any, statement: str, parameters: Any, first: int, known: InsertStatement) -> bool:
+def insert_rows(
+    context: Any, cursor: Any, statement: str, parameters: Any, first: int, insert: InsertStatement
+) -> bool:
     """Execute an INSERT with the clause, and insert again the rows that the database skipped.
 
     Return False, without sending it, if the INSERT cannot have the clause.
     """
-    conditional = with_clause(context, statement, known)
+    conditional = with_clause(context, statement, insert)
     if conditional is None:
         return False
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES
@@ -121,8 +123,8 @@ def _can_insert_alone(call: DriverCall) -> bool:
     All values of such a row are in its parameters. No two rows may have the same id: either of them may have been
     skipped, even because of another constraint.
     """
-    known = call.statement
-    return known.can_insert_alone and not call.has_equal_rows and call.rows[0].keys() <= known.column_keys
+    insert = call.statement
+    return insert.can_insert_alone and not call.has_equal_rows and call.rows[0].keys() <= insert.column_keys
 
 
 def _insert_missing(call: DriverCall) -> None:
@@ -142,9 +144,9 @@ def _insert_missing(call: DriverCall) -> None:
 
 def _insert_alone(call: DriverCall, parameters: dict[str, Any]) -> Sequence[Any]:
     """Insert a row, guarded like any INSERT, and set its new id in *parameters*. Return the row of the driver."""
-    known = call.statement
-    query = insert(known.table).returning(*cast("Sequence[ColumnElement[Any]]", known.layout.returned))
-    made = frozenset(slot.name for slot in call.slots if slot.is_made)
+    insert = call.statement
+    query = insert.table.insert().returning(*cast("Sequence[ColumnElement[Any]]", insert.layout.returned))
+    made = frozenset(id.name for id in call.ids if id.is_made)
     options = schema_options(call.context) | {MADE_IDS: made}
     with call.connection.execute(query, dict(parameters), execution_options=options) as result:
         execution: Any = result.context

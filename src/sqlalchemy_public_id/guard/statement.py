@@ -51,7 +51,7 @@ class InsertStatement:
     """What the guard knows about a compiled statement. It is read before the first execution, and then cached."""
 
     ids: tuple[IdParameter, ...] = ()
-    """Empty if the statement is not an INSERT with public ids, or if their layout are unknown."""
+    """Empty if the statement is not an INSERT with public ids, or if their layout is unknown."""
     copies: tuple[Any, ...] = ()
     """Columns with a Python default that hold no public ids of the table, such as a copied id in a history table."""
     names: tuple[str, ...] = ()
@@ -129,14 +129,14 @@ class InsertStatement:
         return table
 
 
-known: RefDict[Any, InsertStatement] = RefDict()
+cached_statements: RefDict[Any, InsertStatement] = RefDict()
 """Compiled statement → what is known about it: a cache, because the engine's events run for every statement."""
 
 
 def statement_of(context: ExecutionContext) -> InsertStatement:
     """Return what is known about the statement of *context*; raise an error if it must not be executed."""
-    found = known.get(ref(context.compiled))
-    return found or known.keep(context.compiled, _read(context))
+    found = cached_statements.get(ref(context.compiled))
+    return found or cached_statements.keep(context.compiled, _read(context))
 
 
 def _read(context: ExecutionContext) -> InsertStatement:

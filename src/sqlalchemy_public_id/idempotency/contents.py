@@ -34,10 +34,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DataError, NotSupportedError, ProgrammingError
 from sqlalchemy.orm import ColumnProperty, InstanceState, Mapper
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.orm.inspection import undecorated
 from sqlalchemy_public_id.references import public_refs
 from sqlalchemy_public_id.types import is_expression
 
@@ -178,9 +179,7 @@ def _converted(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any
 def _as_stored(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> ColumnElement[Any]:
     """Return *value* with a CAST, if a column of *type_* changes values that the dialect passes on as they are."""
     given = literal(value, type_)
-    kept: TypeEngine[Any] = type_.dialect_impl(dialect)
-    while isinstance(kept, TypeDecorator):
-        kept = kept.impl_instance
+    kept = undecorated(type_.dialect_impl(dialect))
     if _is_binary(kept):
         return cast(given, LargeBinary())  # MySQL returns a parameter as text, which bytes may not be
     if kept.bind_processor(dialect) is not None or not isinstance(kept, _CHANGED):

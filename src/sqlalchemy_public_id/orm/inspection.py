@@ -19,6 +19,7 @@ from sqlalchemy.orm import (
     scoped_session,
 )
 from sqlalchemy.orm.exc import UnmappedClassError
+from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlalchemy.util import await_only
 
 from sqlalchemy_public_id.columns import is_public_id
@@ -158,6 +159,13 @@ def checked_condition(what: str, condition: Any, entity: Any) -> SQLColumnExpres
             f"or sqlalchemy.true()"
         )
     return cast("SQLColumnExpression[bool]", condition)
+
+
+def undecorated(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the type that *type_* stores its values in: that inside a ``TypeDecorator``, which may be in another."""
+    while isinstance(type_, TypeDecorator):
+        type_ = type_.impl_instance
+    return type_
 
 
 # --- sessions

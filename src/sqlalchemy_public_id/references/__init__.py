@@ -118,7 +118,7 @@ class _RefAttribute(Declared, hybrid_property[Any]):
         )
 
     def _read(self, instance: object) -> str | None:
-        return reading.read(instance, self.__name__, self.relationship, writing.other_id)
+        return reading.read(instance, self.__name__, self.relationship, writing.find_id_of_assigned_row)
 
     def _write(self, instance: object, value: object) -> None:
         if isinstance(value, QueryableAttribute):
@@ -267,18 +267,18 @@ def _listen(mapper: Mapper[Any]) -> None:
     refs = refs_of(mapper)
     if refs:
         WITH_REFS.keep(mapper.class_, None)
-        event.listen(mapper.class_, "load", reading.await_reading, raw=True)
-        event.listen(mapper.class_, "expire", reading.await_reading_again, raw=True)
-        event.listen(mapper.class_, "refresh", reading.await_reading_again, raw=True)
+        event.listen(mapper.class_, "load", reading.queue_for_reading, raw=True)
+        event.listen(mapper.class_, "expire", reading.queue_again, raw=True)
+        event.listen(mapper.class_, "refresh", reading.queue_again, raw=True)
     for ref in refs.values():
         _listened(mapper, ref.relationship).append(ref)
-        event.listen(mapper.class_manager[ref.key], "set", reading.await_reading, raw=True)
+        event.listen(mapper.class_manager[ref.key], "set", reading.queue_for_reading, raw=True)
 
 
 def _after_attach(session: Session, state: InstanceState[Any]) -> None:
     # runs for the objects of all models: SQLAlchemy has no such event for one model
     if weakref.ref(state.class_) in WITH_REFS:
-        reading.await_reading(state)
+        reading.queue_for_reading(state)
 
 
 _LISTENERS = Listeners(

@@ -87,11 +87,11 @@ def read(
     instance: object,
     attribute: str,
     relationship: str,
-    other_id: Callable[[Session, InstanceState[Any], PublicRef], str],
+    find_id_of_assigned_row: Callable[[Session, InstanceState[Any], PublicRef], str],
 ) -> str | None:
     """Return the public id that a reference of *instance* shows; if needed, fetch it with those of the whole session.
 
-    :param other_id: a function that finds the id of a row that was assigned by another of its ids.
+    :param find_id_of_assigned_row: a function that finds the id of a row that was assigned by another of its ids.
     :raises ReferenceNotReadable: if the foreign key is set, and the row that it points to cannot be read.
     """
     state, values = instance_state(instance), instance.__dict__
@@ -100,16 +100,16 @@ def read(
     if public_id is not None and relationship not in values and values.get(name) == key:
         return public_id  # the usual case on a page
     ref, session = refs_of(state.mapper)[attribute], state.session
-    shown = Unknown.NOT_LOADED if _lacks_key(state, ref) else known(state, ref)
+    shown = Unknown.NOT_LOADED if _lacks_key(state, ref) else read_loaded(state, ref)
     if shown in (Unknown.NOT_LOADED, Unknown.ASSIGNED):
         if session is None:
             raise _detached(state, ref)
         if session.get_bind(ref.source.mapper).dialect.is_async and not is_in_greenlet():
             raise _outside_greenlet(state, ref)
         if shown is Unknown.ASSIGNED:
-            return other_id(session, state, ref)
-        _load(session, ref.source, [state, *islice(_no_longer_waiting(session, ref.source), AT_ONCE)])
-        shown = known(state, ref)
+            return find_id_of_assigned_row(session, state, ref)
+        _load(session, ref.source, [state, *islice(_take_queued(session, ref.source), AT_ONCE)])
+        shown = read_loaded(state, ref)
     if isinstance(shown, Unknown):
         raise ReferenceNotReadable(field=_where(state, ref), model=ref.target.__name__, key=state.dict.get(ref.key))
     return shown
@@ -139,11 +139,11 @@ def _outside_greenlet(state: InstanceState[Any], ref: PublicRef) -> MissingGreen
     )
 
 
-# --- what is known without a query
+# --- what is loaded
 
 
-def known(state: InstanceState[Any], ref: PublicRef) -> str | Unknown | None:
-    """Return what *ref* shows, or why that is unknown; ``None`` for a foreign key that is null."""
+def read_loaded(state: InstanceState[Any], ref: PublicRef) -> str | Unknown | None:
+    """Return what *ref* shows without a query, or why that is unknown; ``None`` for a foreign key that is null."""
     values = state.dict
     related: Any = values.get(ref.relationship)
     # the relationship decides if it was set after the foreign key, or if the key is deferred
@@ -208,7 +208,7 @@ def _load(session: Session, source: Source, states: Sequence[InstanceState[Any]]
     for state in objects:
         for ref in refs[state.mapper]:
             with suppress(InvalidRequestError):  # its row is gone, or its foreign key may not be loaded
-                if known(state, ref) in (Unknown.NOT_LOADED, Unknown.NOT_READABLE):
+                if read_loaded(state, ref) in (Unknown.NOT_LOADED, Unknown.NOT_READABLE):
                     by_shard.setdefault(state.identity_token, []).append((state, ref, state.dict[ref.key]))
     for shard, unread in by_shard.items():
         public_ids = public_ids_by_key(session, source, shard, list(dict.fromkeys(key for _, _, key in unread)))
@@ -232,36 +232,42 @@ def _load_keys(session: Session, objects: Mapping[InstanceState[Any], object]) -
                     set_committed_value(objects[state], name, values[name])
 
 
-_waiting: RefDict[Session, defaultdict[Source | None, weakref.WeakSet[InstanceState[Any]]]] = RefDict()
+_queues: RefDict[Session, defaultdict[Source | None, weakref.WeakSet[InstanceState[Any]]]] = RefDict()
 """Session → source → the objects whose references are read together, so that no access has to search all objects of the
 session. The key ``None`` has the objects that were added since the last access to a reference."""
 
 
-def await_reading(state: InstanceState[Any], *event: object) -> None:
-    """Register an object that enters a session, or whose foreign keys change."""
+def queue_for_reading(state: InstanceState[Any], *event: object) -> None:
+    """Queue an object whose references are then read together with those of others.
+
+    Runs when an object is loaded or added to a session, and when one of its foreign keys changes.
+    """
     session = state.session
     if session is not None:
-        waiting = _waiting.get(weakref.ref(session))
-        if waiting is None:
-            waiting = _waiting.keep(session, defaultdict(weakref.WeakSet))
-        waiting[None].add(state)
+        queues = _queues.get(weakref.ref(session))
+        if queues is None:
+            queues = _queues.keep(session, defaultdict(weakref.WeakSet))
+        queues[None].add(state)
 
 
-def await_reading_again(state: InstanceState[Any], *event: Any) -> None:
-    """Discard public ids if a foreign key is expired or refreshed. *event* ends with the names, or None for all."""
+def queue_again(state: InstanceState[Any], *event: Any) -> None:
+    """Discard public ids if a foreign key is expired or refreshed, and queue the object again.
+
+    Runs when attributes are expired or refreshed. *event* ends with their names, or None for all.
+    """
     if event[-1] is None or any(ref.key in event[-1] for ref in refs_of(state.mapper).values()):
         state.info.pop(_REMEMBERED, None)
-    await_reading(state)
+    queue_for_reading(state)
 
 
-def _no_longer_waiting(session: Session, source: Source) -> Iterator[InstanceState[Any]]:
-    """Yield each object that waits for *source* once, so that later accesses do not visit it again."""
-    waiting = _waiting.get(weakref.ref(session))
-    if waiting is not None:
-        for state in _popped(waiting[None]):
+def _take_queued(session: Session, source: Source) -> Iterator[InstanceState[Any]]:
+    """Yield each object in the queue of *source*, and remove it, so that later accesses do not visit it again."""
+    queues = _queues.get(weakref.ref(session))
+    if queues is not None:
+        for state in _popped(queues[None]):
             for ref in refs_of(state.mapper).values():
-                waiting[ref.source].add(state)
-        yield from (state for state in _popped(waiting[source]) if state.session is session)
+                queues[ref.source].add(state)
+        yield from (state for state in _popped(queues[source]) if state.session is session)
 
 
 def _popped(states: weakref.WeakSet[InstanceState[Any]]) -> Iterator[InstanceState[Any]]:

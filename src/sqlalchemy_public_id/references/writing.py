@@ -17,7 +17,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, Pub
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
 from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
-from sqlalchemy_public_id.references.reading import known, relationship_changed, remember
+from sqlalchemy_public_id.references.reading import read_loaded, relationship_changed, remember
 from sqlalchemy_public_id.references.reference import (
     WITH_REFS,
     Condition,
@@ -62,12 +62,12 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
         ref.key not in state.dict
         or not state.has_identity
         or AttributeState(state, ref.key).history.added
-        or known(state, ref) != public_id
+        or read_loaded(state, ref) != public_id
     ):
         setattr(instance, ref.key, UnresolvedKey(ref.attribute, public_id))
 
 
-def other_id(session: Session, state: InstanceState[Any], ref: PublicRef) -> str:
+def find_id_of_assigned_row(session: Session, state: InstanceState[Any], ref: PublicRef) -> str:
     """Return the id that *ref* shows of a row that was assigned by another of its ids. The object is not changed.
 
     :raises PublicIdNotFound: if there is no such row, or if the session may not see it.
@@ -182,7 +182,7 @@ def _resolve_members(
             if target is None or not is_in_scope(state, ref, target, found):
                 refused.append((state, ref, public_id))
     # it raises for each reference that stays refused, so nothing has been written if one of them is wrong
-    own = _own_keys(session, refused)
+    own = _find_unchanged_keys(session, refused)
     return {(state, ref): own.get((state, ref)) or targets[ref, public_id] for state, ref, public_id in members}, own
 
 
@@ -263,7 +263,7 @@ def _find(
     return found
 
 
-def _own_keys(session: Session, members: list[Member]) -> dict[tuple[InstanceState[Any], PublicRef], Target]:
+def _find_unchanged_keys(session: Session, members: list[Member]) -> dict[tuple[InstanceState[Any], PublicRef], Target]:
     """Return the stored foreign keys of *members*, if each was assigned the id of the row that it already refers to.
 
     An object may keep its reference to a row that conditions of the application hide from queries.

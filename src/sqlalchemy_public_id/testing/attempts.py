@@ -24,7 +24,8 @@ from sqlalchemy_public_id.errors import (
     PublicIdNotFound,
     ReferenceNotReadable,
 )
-from sqlalchemy_public_id.ext._legacy import LegacyKeys, find_row, key_column
+from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
+from sqlalchemy_public_id.ext._rows import find_row
 from sqlalchemy_public_id.orm.inspection import id_attributes, public_id_attribute
 from sqlalchemy_public_id.references import PublicRef, public_refs
 from sqlalchemy_public_id.testing.seen import Seen, ids_of
