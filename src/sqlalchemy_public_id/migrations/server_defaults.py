@@ -27,8 +27,9 @@ from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats import Format, JetifyTypeId, NanoId, ObjectId, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import Format, JetifyTypeId, Ksuid, NanoId, ObjectId, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.ksuid import EPOCH
 
 _BACKSLASH = "how it reads a backslash depends on its settings"
 
@@ -189,6 +190,8 @@ class _Source(NamedTuple):
     substr: str = "substr"
     filters: bool = False
     """True if the characters of a NanoId are those of base64 that are left, instead of numbers."""
+    seconds_since_2014: str = ""
+    """The seconds of a KSUID, as 8 digits, where the database can generate one."""
     rest_of_version_7: str | None = None
     """All digits of a UUID behind the version, in one expression."""
 
@@ -214,6 +217,7 @@ _MYSQL = _Source(
     # UTC, because local time repeats an hour when daylight saving time ends
     milliseconds="LPAD(HEX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000), 12, '0')",
     seconds="LPAD(HEX(UNIX_TIMESTAMP()), 8, '0')",
+    seconds_since_2014=f"LPAD(HEX(UNIX_TIMESTAMP() - {EPOCH}), 8, '0')",
     variant="SUBSTR('89AB', 1 + CAST(CONV(HEX(RANDOM_BYTES(1)), 16, 10) AS UNSIGNED) MOD 4, 1)",
     random=_random_digits_from("HEX(RANDOM_BYTES({}))"),
     join=_concat,
@@ -230,6 +234,7 @@ _DIGITS = {
         ),
         milliseconds=f"pg_catalog.lpad(pg_catalog.to_hex({_TIME.format(' * 1000::numeric')}), 12, '0')",
         seconds=f"pg_catalog.lpad(pg_catalog.to_hex({_TIME.format('')}), 8, '0')",
+        seconds_since_2014=f"pg_catalog.lpad(pg_catalog.to_hex({_TIME.format(f' - {EPOCH}::numeric')}), 8, '0')",
         variant="pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20, 1)",
         random=_random_digits_of_uuids,
         substr="pg_catalog.substr",
@@ -263,6 +268,7 @@ _PARTS: dict[type[BitsFormat], tuple[str | int, ...]] = {
     Uuid7: _VERSION_7,
     JetifyTypeId: _VERSION_7,
     Ulid: ("milliseconds", 20),
+    Ksuid: ("seconds_since_2014", 32),
     ObjectId: ("seconds", 16),
 }
 
