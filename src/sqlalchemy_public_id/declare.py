@@ -102,8 +102,8 @@ class PublicIdType(IdColumnType):
     ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that encode a number store the number,
     unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96 and
     160 bits as ``BYTEA`` and ``BINARY`` (``BLOB`` on SQLite, ``RAW`` on Oracle), 64 bits as ``BIGINT``. Writing a
-    malformed id raises :class:`~sqlalchemy_public_id.InvalidPublicId`. Stored ids are returned unchecked, as strings with their
-    prefix or as typed ids. Comparing the column with a malformed string matches no row.
+    malformed id raises :class:`~sqlalchemy_public_id.InvalidPublicId`. Stored ids are returned unchecked, as strings
+    with their prefix or as typed ids. Comparing the column with a malformed string matches no row.
 
     Subclasses must set ``cache_ok = True`` themselves, as with every :class:`~sqlalchemy.types.TypeDecorator`.
 

@@ -440,7 +440,7 @@ def test_the_guide(arguments: str, expected: str) -> None:
 
 
 def test_options_of_an_operation() -> None:
-    """Each option is a field of one dataclass with its type, and an option of the command with its text."""
+    """Each option is a field of one dataclass with its type, and an option of the command with its text and default."""
     described, hints = describe_options(), {}
     for holder in (PublicIdColumn, Consent, Patience, Pace):
         types = get_type_hints(holder)
@@ -454,6 +454,8 @@ def test_options_of_an_operation() -> None:
     for name in hints.keys() & shown.keys():
         assert shown[name].help == described[name].text.replace("``", "'")
         assert tuple(getattr(shown[name].type, "choices", ())) == choices_of(described[name].type)
+    for name, default in {**defaults_of(Consent), **defaults_of(Patience), **defaults_of(Pace)}.items():
+        assert name == "wait_while" or shown[name].default == default
 
 
 @pytest.mark.parametrize("command", sorted(public_id.commands))

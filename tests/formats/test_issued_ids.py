@@ -22,7 +22,9 @@ ISSUED: list[tuple[Format, str, int | None, str | None]] = [
 """Format, an id that its specification or our documentation shows, its number, and its time."""
 
 
-@pytest.mark.parametrize(("format", "text", "number", "time"), ISSUED, ids=lambda value: repr(value) if isinstance(value, Format) else "")
+@pytest.mark.parametrize(
+    ("format", "text", "number", "time"), ISSUED, ids=lambda value: repr(value) if isinstance(value, Format) else ""
+)
 def test_issued_ids(format: Format, text: str, number: int | None, time: str | None) -> None:
     """An id that was issued once stays valid, in the spelling in which it was issued, with its number and time."""
     assert format.validate(text) == text

@@ -57,7 +57,9 @@ def test_ksuids_of_a_moment() -> None:
     steps = [after - before for before, after in pairwise(numbers)]
 
     assert {number >> 128 for number in numbers} == {86_400}
-    assert 0 < min(steps) and max(steps) <= 2**56 and len({*steps}) == 999
+    assert min(steps) > 0
+    assert max(steps) <= 2**56
+    assert len({*steps}) == 999
     assert later >> 128 == 86_401
     assert abs(later % 2**128 - numbers[-1] % 2**128) > 2**80
 

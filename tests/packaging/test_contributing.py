@@ -6,21 +6,57 @@ import ast
 import importlib
 import inspect
 import re
-import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.public_modules import PUBLIC, SOURCE, modules_of
+from support.public_modules import SOURCE, modules_of
 
 import sqlalchemy_public_id
-from sqlalchemy_public_id import Format, formats
+from sqlalchemy_public_id import ConfigurationError, Format, formats
 from sqlalchemy_public_id.formats.parse import known_formats
+from sqlalchemy_public_id.migrations import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import describe_options
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = "src/sqlalchemy_public_id"
 DRIVERS = {"aiomysql", "aiosqlite", "asyncmy", "asyncpg", "mysql", "postgresql"}
 """Extras that install a driver, which SQLAlchemy imports."""
-LISTS = "(?ms)^## Add an? .*?(?=^## |\\Z)"
+PLACES_OF_A_FORMAT = {
+    f"{PACKAGE}/__init__.py": r'^    from \S+ import .*\b<name>\b[\s\S]*^    "<name>",$[\s\S]*^_NAMES = [\s\S]*"<name>"',
+    f"{PACKAGE}/formats/__init__.py": r'^    from \S+ import .*\b<name>\b[\s\S]*^    "<name>",$[\s\S]*^    "<name>": ',
+    "docs/guides/choosing-a-format.md": r"^\| `<name>\(",
+    "docs/databases.md": r"`<name>`",
+    "CHANGELOG.md": r"^- Formats: .*`<name>`",
+    "examples/helpdesk/formats.py": r"^    .*: <name>\(",
+    "tests/browser/test_calculator.py": r"^    \(<name>\(",
+    "tests/formats/test_issued_ids.py": r"^    \(<name>\(",
+}
+"""File → what it contains about a format. The test of the calculator needs ``docs/_static/calculator.js``."""
+LEFT_OUT = {
+    (f"{PACKAGE}/__init__.py", "NanoId"),  # is imported at once
+    (f"{PACKAGE}/formats/__init__.py", "NanoId"),
+    ("docs/databases.md", "Uuid4"),  # is called a UUID
+    ("docs/databases.md", "Uuid7"),
+    ("tests/browser/test_calculator.py", "Snowflake"),  # whose times depend on the epoch
+}
+PLACES_OF_A_FRAMEWORK = {
+    ".github/SECURITY.md": "`ext.<name>`",
+    "docs/reference/web.md": r"^\.\. automodule:: sqlalchemy_public_id\.ext\.<name>$",
+    "docs/reference/index.md": "`ext.<name>`",
+    "CHANGELOG.md": "(?i)^- .*<name>",
+}
+
+
+def forgotten(places: dict[str, str], name: str) -> list[str]:
+    """Return the files of *places* that do not contain *name*."""
+    missing = [
+        path
+        for path, pattern in places.items()
+        if not re.search(pattern.replace("<name>", name), (ROOT / path).read_text(), re.MULTILINE)
+    ]
+    return [f"add {name} to {path}: see CONTRIBUTING.md" for path in missing if (path, name) not in LEFT_OUT]
 
 
 def pyproject() -> dict[str, Any]:
@@ -29,9 +65,9 @@ def pyproject() -> dict[str, Any]:
     return settings
 
 
-def extras_named(path: Path) -> set[str]:
-    """Return the extras that the code in *path* tells a user to install."""
-    named = set()
+def calls_in(path: Path) -> dict[str, str]:
+    """Return package → extra of the calls in *path* that tell a user what to install."""
+    told = {}
     for call in ast.walk(ast.parse(path.read_text())):
         if (
             isinstance(call, ast.Call)
@@ -39,19 +75,23 @@ def extras_named(path: Path) -> set[str]:
             and call.func.id in ("require", "MissingExtra")
         ):
             values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "extra")]
-            if isinstance(values[-1], ast.Constant):
-                named.add(str(values[-1].value))
-    return named
+            names = [str(value.value) for value in values if isinstance(value, ast.Constant)]
+            if names:
+                told[names[0]] = names[-1]
+    return told
 
 
-def test_places_exist() -> None:
-    """Each file and folder that the lists of CONTRIBUTING.md name exists."""
-    lists = re.findall(LISTS, (ROOT / "CONTRIBUTING.md").read_text())
-    named = {each for text in lists for each in re.findall(r"`([\w./-]+(?:/|\.\w+))`", text)}
-    folders = (ROOT, ROOT / ".github", SOURCE, SOURCE.parent)
+def test_places_are_listed() -> None:
+    """CONTRIBUTING.md names each place of a format and of a framework, and only files that exist."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    lists = dict(re.findall(r"(?ms)^## Add an? (\w+)$(.*?)(?=^## |\Z)", text))
+    named = {name: {*re.findall(r"`([\w./-]+\.\w+)`", lists[name])} for name in ("format", "option", "framework")}
+    known = {path.removeprefix("src/sqlalchemy_public_id/") for path in PLACES_OF_A_FORMAT}
 
-    assert named
-    assert [each for each in sorted(named) if not any((folder / each).exists() for folder in folders)] == []
+    assert known - {path.removeprefix("src/sqlalchemy_public_id/") for path in named["format"]} == set()
+    assert PLACES_OF_A_FRAMEWORK.keys() - named["framework"] == set()
+    files = sorted(path for paths in named.values() for path in paths)
+    assert [path for path in files if not (ROOT / path).exists() and not (SOURCE / path).exists()] == []
 
 
 # --- a format
@@ -67,33 +107,53 @@ def test_formats_are_exported() -> None:
             value.__name__ for value in classes if value.__module__ == module.__name__ and value.__name__[0] != "_"
         }
 
-    forgotten = sorted(made - {"SingleId"} - known_formats().keys())
-    assert not forgotten, f"formats/__init__.py: add {forgotten} to __all__, _MODULES and the imports for type checkers"
+    missing = sorted(made - {"SingleId"} - known_formats().keys())
+    assert not missing, f"add {missing} to __all__ of {PACKAGE}/formats/__init__.py: see CONTRIBUTING.md"
 
 
 @pytest.mark.parametrize("name", known_formats())
 def test_places_of_a_format(name: str) -> None:
-    """The front door, the type checkers, the documentation and the example of the helpdesk know each format."""
-    typed = {path: (SOURCE / path).read_text() for path in ("__init__.py", "formats/__init__.py")}
-    wanted = {
-        "__init__.py: __all__ and _NAMES": name in sqlalchemy_public_id.__all__,
-        **{
-            f"{path}: an import": bool(re.search(rf"^ *from .* import .*\b{name}\b", typed[path], re.M))
-            for path in typed
-        },
-        "docs/guides/choosing-a-format.md: a row of the first table": f"\n| `{name}("
-        in (ROOT / "docs/guides/choosing-a-format.md").read_text(),
-        "docs/databases.md: the table of server defaults": f"`{name}`" in (ROOT / "docs/databases.md").read_text(),
-        "CHANGELOG.md: the list of formats": f"`{name}`" in (ROOT / "CHANGELOG.md").read_text(),
-        "examples/helpdesk/formats.py: FORMATS": f"{name}(" in (ROOT / "examples/helpdesk/formats.py").read_text(),
-        "tests/browser/test_calculator.py: FORMATS (and docs/_static/calculator.js)": name == "Snowflake"
-        or f"({name}(" in (ROOT / "tests/browser/test_calculator.py").read_text(),
-        "tests/formats/test_issued_ids.py: ISSUED": f"({name}("
-        in (ROOT / "tests/formats/test_issued_ids.py").read_text(),
-    }
-
-    assert [f"{place} lacks {name}" for place, has in wanted.items() if not has] == []
+    """The packages, the documentation, its calculator and the demo know each format."""
+    assert forgotten(PLACES_OF_A_FORMAT, name) == []
     assert getattr(sqlalchemy_public_id, name) is getattr(formats, name)
+
+
+# --- an option
+
+
+@pytest.mark.parametrize("name", describe_options())
+def test_option_is_used(name: str) -> None:
+    """Each option of the operations is a field of a dataclass, or of the operation itself, and some module reads it."""
+    paths = [*SOURCE.glob("migrations/**/*.py"), *SOURCE.glob("alembic/**/*.py"), SOURCE / "backfill.py"]
+    read = {
+        node.attr
+        for path in paths
+        if path.name != "consent.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    holders = (PublicIdColumn, Consent, Patience, Pace)
+    held = {field.name for holder in holders for field in fields(holder)} | {"online", "dry_run"}
+
+    assert name in held, f"add {name} to Consent, Patience or Pace in {PACKAGE}/migrations/consent.py"
+    assert name in read, f"{name} has no effect: no module of {PACKAGE}/migrations reads it"
+
+
+@pytest.mark.parametrize("holder", [Consent, Patience, Pace])
+def test_fields_are_options(holder: type[Any]) -> None:
+    """Each field of the dataclasses that hold options is an option."""
+    missing = {field.name for field in fields(holder)} - describe_options().keys()
+
+    assert not missing, f"add {missing} to Options in {PACKAGE}/migrations/consent.py"
+
+
+@pytest.mark.parametrize("holder", [Consent, Patience, Pace])
+def test_flags_are_checked(holder: type[Any]) -> None:
+    """Each option that is True or False refuses the text ``"false"``, which would count as true."""
+    flags = [field.name for field in fields(holder) if describe_options()[field.name].type is bool]
+    for name in flags:
+        with pytest.raises(ConfigurationError, match=f"{name} is 'false', expected True or False"):
+            holder(**{name: "false"})
 
 
 # --- a framework
@@ -101,41 +161,34 @@ def test_places_of_a_format(name: str) -> None:
 
 def test_extras() -> None:
     """Each extra that an error tells a user to install is in pyproject.toml, and each extra there is in an error."""
-    named = {extra for path in SOURCE.rglob("*.py") for extra in extras_named(path)}
+    told = {extra for path in SOURCE.rglob("*.py") for extra in calls_in(path).values()}
     extras = pyproject()["project"]["optional-dependencies"].keys()
 
-    assert not named - extras, f"pyproject.toml: add {sorted(named - extras)} to [project.optional-dependencies]"
-    unnamed = extras - named - DRIVERS
-    assert not unnamed, f"no module is imported under require() of the extras {sorted(unnamed)} of pyproject.toml"
+    assert not told - extras, f"add {sorted(told - extras)} to [project.optional-dependencies] of pyproject.toml"
+    untold = sorted(extras - told - DRIVERS)
+    assert not untold, f"no module has require() for the extras {untold} of pyproject.toml: see CONTRIBUTING.md"
 
 
 @pytest.mark.parametrize("module", modules_of("ext"))
 def test_places_of_a_framework(module: str) -> None:
     """The import contract, the policy, the reference and a guide know each module for a framework."""
-    path = SOURCE / f"{module[1:].replace('.', '/')}.py"
+    name = module.rpartition(".")[2]
+    required = calls_in(SOURCE / "ext" / f"{name}.py").keys()
     contracts = {each["name"]: each for each in pyproject()["tool"]["importlinter"]["contracts"]}
-    forbidden = contracts["the library needs no extra"]["forbidden_modules"]
+    uncontracted = required - {*contracts["the library needs no extra"]["forbidden_modules"]}
     guides = "".join(page.read_text() for page in (ROOT / "docs/guides").glob("*.md"))
-    pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
-    required = extras_named(path)
-    wanted = {
-        "require() in the module": bool(required),
-        "pyproject.toml: forbidden_modules of 'the library needs no extra'": required <= {*forbidden},
-        ".github/SECURITY.md: the list of public modules": f"`{module[1:]}`"
-        in (ROOT / ".github/SECURITY.md").read_text(),
-        "docs/reference/web.md: an automodule": f":: sqlalchemy_public_id{module}\n" in pages,
-        "docs/reference/index.md: the table": f"`{module[1:]}`" in pages,
-        "docs/guides: a page with an example": f"sqlalchemy_public_id{module} import" in guides,
-        "CHANGELOG.md: a line": path.stem in (ROOT / "CHANGELOG.md").read_text().lower(),
-    }
 
-    assert [f"{place} lacks {module[1:]}" for place, has in wanted.items() if not has] == []
+    assert forgotten(PLACES_OF_A_FRAMEWORK, name) == []
+    assert required, f"import the framework under require() in {PACKAGE}/ext/{name}.py"
+    assert not uncontracted, f"add {uncontracted} to 'the library needs no extra' in pyproject.toml"
+    assert f"sqlalchemy_public_id.ext.{name} import" in guides, (
+        f"add an example with ext.{name} to a page of docs/guides"
+    )
 
 
-def test_public_modules_have_all_names() -> None:
-    """Each public module says in ``__all__`` which of its names are public."""
-    missing = [
-        each for each in PUBLIC if not hasattr(importlib.import_module(f"sqlalchemy_public_id{each}"), "__all__")
-    ]
+def test_modules_for_an_async_session() -> None:
+    """Each module of ``asyncio`` is in the reference."""
+    reference = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
+    missing = [each for each in modules_of("asyncio") if f":: sqlalchemy_public_id{each}\n" not in reference]
 
-    assert missing == [], f"these modules have no __all__, on Python {sys.version_info[:2]}"
+    assert not missing, f"add an automodule of {missing} to docs/reference/sessions.md"
