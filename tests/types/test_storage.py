@@ -47,7 +47,7 @@ FORMATS: dict[str, Any] = {
     "object id": ObjectId(prefix="oid"),
     "typed id": StoredId,
 }
-ONE_OF_EACH_TYPE = ["uuid7 prefixed", "uuid7 text", "ulid text", "snowflake", "object id", "typed id"]
+ONE_OF_EACH_TYPE = ["uuid7 prefixed", "uuid7 text", "ksuid text", "snowflake", "ksuid", "typed id"]
 """UUID, two lengths of VARCHAR, BIGINT, bytes, and a typed id; the other formats use the same Python code."""
 
 pytestmark = pytest.mark.backend(declared_model=ONE_OF_EACH_TYPE)
