@@ -28,7 +28,7 @@ PLACES_OF_A_FORMAT = {
     f"{PACKAGE}/formats/__init__.py": r'^    from \S+ import .*\b<name>\b[\s\S]*^    "<name>",$[\s\S]*^    "<name>": ',
     "docs/guides/choosing-a-format.md": r"^\| `<name>\(",
     "docs/databases.md": r"`<name>`",
-    "CHANGELOG.md": r"^- Formats: .*`<name>`",
+    "CHANGELOG.md": r"^- Formats: [^.]*`<name>`",
     "examples/helpdesk/formats.py": r"^    .*: <name>\(",
     "tests/browser/test_calculator.py": r"^    \(<name>\(",
     "tests/formats/test_issued_ids.py": r"^    \(<name>\(",
