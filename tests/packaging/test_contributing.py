@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -127,22 +128,22 @@ def test_places_of_a_format(name: str) -> None:
 # --- an option
 
 
+@cache
+def attributes_read() -> set[str]:
+    """Return the names of the attributes that the code of migrations reads, but for the module of the options."""
+    paths = [*SOURCE.glob("migrations/**/*.py"), *SOURCE.glob("alembic/**/*.py"), SOURCE / "backfill.py"]
+    nodes = (node for path in paths if path.name != "consent.py" for node in ast.walk(ast.parse(path.read_text())))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+
+
 @pytest.mark.parametrize("name", describe_options())
 def test_option_is_used(name: str) -> None:
     """Each option of the operations is a field of a dataclass, or of the operation itself, and some module reads it."""
-    paths = [*SOURCE.glob("migrations/**/*.py"), *SOURCE.glob("alembic/**/*.py"), SOURCE / "backfill.py"]
-    read = {
-        node.attr
-        for path in paths
-        if path.name != "consent.py"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-    }
     holders = (PublicIdColumn, Consent, Patience, Pace)
     held = {field.name for holder in holders for field in fields(holder)} | {"online", "dry_run"}
 
     assert name in held, f"add {name} to Consent, Patience or Pace in {PACKAGE}/migrations/consent.py"
-    assert name in read, f"{name} has no effect: no module of {PACKAGE}/migrations reads it"
+    assert name in attributes_read(), f"{name} has no effect: no module of {PACKAGE}/migrations reads it"
 
 
 @pytest.mark.parametrize("holder", [Consent, Patience, Pace])
