@@ -78,7 +78,7 @@ SEARCHED = {
     "guides/alembic": ["alembic", "autogenerate"],
     "guides/async": ["async", "asyncio"],
     "guides/bulk-and-upsert": ["bulk insert", "on conflict", "upsert"],
-    "guides/choosing-a-format": ["nanoid", "snowflake", "ulid", "uuid", "uuid4", "uuid7", "uuidv7"],
+    "guides/choosing-a-format": ["ksuid", "nanoid", "snowflake", "ulid", "uuid", "uuid4", "uuid7", "uuidv7"],
     "guides/collisions": ["collision", "deadlock", "retry"],
     "guides/coming-from": ["django", "rails"],
     "guides/foreign-keys": ["foreign key", "n+1"],

@@ -50,6 +50,10 @@ export function inspect(id) {
     facts.push(["TypeID", isVersion7 ? time(number >> 80n) : null]);
   }
   if (/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/.test(body)) facts.push(["ULID", time(fromDigits(body, ALPHABETS.Crockford) >> 80n)]);
+  if (/^[0-9A-Za][0-9A-Za-z]{26}$/.test(body)) {
+    const number = fromDigits(body, ALPHABETS["0-9 A-Z a-z"]);
+    if (!(number >> 160n)) facts.push(["KSUID", time(((number >> 128n) + 1400000000n) * 1000n)]);
+  }
   if (/^[0-9a-f]{24}$/.test(body)) facts.push(["ObjectId", time(BigInt(`0x${body.slice(0, 8)}`) * 1000n)]);
   if (/^[0-9a-z]{25}$/.test(body)) {
     const number = fromDigits(body, ALPHABETS["0-9 a-z"]);

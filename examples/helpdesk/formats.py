@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import Format, JetifyTypeId, Ksuid, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
 
 FORMATS: dict[str, Format] = {
     "NanoId": NanoId(),
@@ -13,6 +13,7 @@ FORMATS: dict[str, Format] = {
     "Uuid4": Uuid4(),
     "JetifyTypeId": JetifyTypeId("user"),
     "Ulid": Ulid(),
+    "Ksuid": Ksuid(),
     "Snowflake": Snowflake(machine_id=1),
     "ObjectId": ObjectId(),
 }

@@ -30,7 +30,7 @@ from sqlalchemy_public_id.typed import TypedId
 
 if _TYPE_CHECKING:
     from sqlalchemy_public_id import bulk, idempotency, keys, lookup, references, tokens
-    from sqlalchemy_public_id.formats import JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
+    from sqlalchemy_public_id.formats import JetifyTypeId, Ksuid, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
     from sqlalchemy_public_id.references import public_ref
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "InvalidPublicId",
     "JetifyTypeId",
     "keys",
+    "Ksuid",
     "lookup",
     "NanoId",
     "ObjectId",
@@ -74,7 +75,7 @@ _MODULES = frozenset({"bulk", "idempotency", "keys", "lookup", "references", "to
 
 _NAMES = {
     "public_ref": "references",
-    **dict.fromkeys(("JetifyTypeId", "ObjectId", "Snowflake", "Ulid", "Uuid4", "Uuid7"), "formats"),
+    **dict.fromkeys(("JetifyTypeId", "Ksuid", "ObjectId", "Snowflake", "Ulid", "Uuid4", "Uuid7"), "formats"),
 }
 """Names of such modules."""
 

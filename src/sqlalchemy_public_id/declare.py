@@ -100,10 +100,10 @@ class PublicIdType(IdColumnType):
 
     Ids are stored as text that is compared byte by byte: ``VARCHAR(n)``, with ``COLLATE "C"`` on PostgreSQL and
     ``CHARACTER SET ascii COLLATE ascii_bin`` on MySQL and MariaDB. Formats that encode a number store the number,
-    unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96 bits as
-    ``BYTEA`` and ``BINARY(12)`` (``BLOB`` on SQLite, ``RAW`` on Oracle), 64 bits as ``BIGINT``. Writing a malformed id
-    raises :class:`~sqlalchemy_public_id.InvalidPublicId`. Stored ids are returned unchecked, as strings with their
-    prefix or as typed ids. Comparing the column with a malformed string matches no row.
+    unless they have ``storage="text"``: 128 bits as ``UUID`` on PostgreSQL and ``BINARY(16)`` elsewhere, 96 and
+    160 bits as ``BYTEA`` and ``BINARY`` (``BLOB`` on SQLite, ``RAW`` on Oracle), 64 bits as ``BIGINT``. Writing a
+    malformed id raises :class:`~sqlalchemy_public_id.InvalidPublicId`. Stored ids are returned unchecked, as strings
+    with their prefix or as typed ids. Comparing the column with a malformed string matches no row.
 
     Subclasses must set ``cache_ok = True`` themselves, as with every :class:`~sqlalchemy.types.TypeDecorator`.
 

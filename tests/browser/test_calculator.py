@@ -18,6 +18,7 @@ from sqlalchemy_public_id.formats import (
     URLSAFE64,
     Format,
     JetifyTypeId,
+    Ksuid,
     ObjectId,
     Ulid,
     Uuid4,
@@ -101,6 +102,7 @@ FORMATS: list[tuple[Format, str]] = [
     (Uuid4(encoding="hyphenated"), "UUID, version 4"),
     (JetifyTypeId("user"), "TypeID"),
     (Ulid(), "ULID"),
+    (Ksuid(), "KSUID"),
     (ObjectId(), "ObjectId"),
 ]
 

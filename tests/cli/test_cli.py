@@ -22,6 +22,7 @@ from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import declarative_base
 from support.command import run
+from support.every_format import one_of_each
 from support.invoices import NAME, NewInvoices
 from support.marks import on
 
@@ -102,6 +103,7 @@ FORMATS = [
     Snowflake(0),
     Snowflake(0, prefix="s", encoding="base36"),
     ObjectId("o"),
+    *one_of_each(prefix="o", machine_id=0),
 ]
 
 
@@ -153,6 +155,8 @@ def test_inspect_many() -> None:
         (["a b"], 0, r"wrong +no id contains ' '"),
         (["gr\u00fc\u00dfe"], 0, r"wrong +no id contains '\u00df', '\u00fc'"),
         (["x" * 300], 0, r"wrong +no id has more than 255 characters"),
+        (["evt_0ujtsYcgvSTl8PAuAdqWYSMnLOv"], 0, r"time +2017-10-10T04:00:47\.000\+00:00 \(as Ksuid\)"),
+        (["0ujtsYcgvSTl8PAuAdqWYSMnLOv", "--format", "Ksuid"], 0, "well-formed +yes"),
         (["01ARZ3NDEKTSV4RRFFQ69G5FAV"], 0, r"time +2016-07-30T23:54:10\.259\+00:00 \(as Ulid\)"),
         (["017F22E2-79B0-7CC3-98C4-DC0C0C07398F"], 0, r"uuid +version 7"),
         (["017F22E2-79B0-7CC3-98C4-DC0C0C07398F"], 0, r"time +2022-02-22T19:22:22\.000\+00:00.*"),
@@ -436,7 +440,7 @@ def test_the_guide(arguments: str, expected: str) -> None:
 
 
 def test_options_of_an_operation() -> None:
-    """Each option is a field of one dataclass with its type, and an option of the command with its text."""
+    """Each option is a field of one dataclass with its type, and an option of the command with its text and default."""
     described, hints = describe_options(), {}
     for holder in (PublicIdColumn, Consent, Timeouts, Pace):
         types = get_type_hints(holder)
@@ -450,6 +454,8 @@ def test_options_of_an_operation() -> None:
     for name in hints.keys() & shown.keys():
         assert shown[name].help == described[name].text.replace("``", "'")
         assert tuple(getattr(shown[name].type, "choices", ())) == choices_of(described[name].type)
+    for name, default in {**defaults_of(Consent), **defaults_of(Patience), **defaults_of(Pace)}.items():
+        assert name == "wait_while" or shown[name].default == default
 
 
 @pytest.mark.parametrize("command", sorted(public_id.commands))

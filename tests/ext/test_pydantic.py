@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from pydantic import BaseModel, BeforeValidator, StringConstraints, TypeAdapter, ValidationError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from support.every_format import one_of_each
 from support.strategies import any_text, formats, junk
 
 from sqlalchemy_public_id import ConfigurationError, Format, NanoId, PublicIdMixin, TypedId, public_id_column
 from sqlalchemy_public_id.ext.pydantic import PublicId
-from sqlalchemy_public_id.formats import BASE36, JetifyTypeId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import BASE36, JetifyTypeId, Ulid, Uuid4, Uuid7
 
 FORMATS: list[Format] = [
     NanoId(length=255 - 4, prefix="cus", separator="."),
@@ -28,8 +29,7 @@ FORMATS: list[Format] = [
     Uuid4(encoding="hex", storage="text"),
     JetifyTypeId(""),
     Ulid(prefix="evt"),
-    Snowflake(machine_id=1),
-    ObjectId(),
+    *one_of_each(),
 ]
 
 

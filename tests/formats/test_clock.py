@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from support.clocks import clock_at
+from support.every_format import one_of_each
 
-from sqlalchemy_public_id import ConfigurationError, Format, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7, testing
-from sqlalchemy_public_id.formats import JetifyTypeId
+from sqlalchemy_public_id import ConfigurationError, Format, Ksuid, NanoId, ObjectId, Uuid4, Uuid7, testing
+from sqlalchemy_public_id.formats._bits import TimedFormat
 
-TIMED: list[Any] = [Uuid7(), Uuid7(encoding="hyphenated"), JetifyTypeId("frozen"), Ulid(), Snowflake(77), ObjectId()]
+TIMED: list[Any] = [Uuid7(encoding="hyphenated")]
+TIMED += [each for each in one_of_each(prefix="frozen", machine_id=77) if isinstance(each, TimedFormat)]
 
 
 def beginning_of(year: int) -> datetime:
@@ -58,7 +60,7 @@ def test_fixed_time(format: Any) -> None:
     before = format.generate()
     with testing.fixed_time(at):
         ids = format.generate_many(5000)
-    shown = at.replace(microsecond=0) if isinstance(format, ObjectId) else at
+    shown = at.replace(microsecond=0) if isinstance(format, ObjectId | Ksuid) else at
 
     assert format.timestamp(ids[0]) == shown
     assert 0 <= (format.timestamp(ids[-1]) - shown).total_seconds() < 0.01

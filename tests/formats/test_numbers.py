@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import StringConstraints, TypeAdapter
 from support.clocks import clock_at
+from support.every_format import one_of_each
 from support.forks import machine
 from support.strategies import any_text
 
@@ -23,6 +24,7 @@ from sqlalchemy_public_id import (
     Format,
     InvalidPublicId,
     JetifyTypeId,
+    Ksuid,
     NanoId,
     ObjectId,
     Snowflake,
@@ -35,7 +37,7 @@ from sqlalchemy_public_id.formats._bits import BitsFormat, TimedFormat
 from sqlalchemy_public_id.formats.parse import parse
 
 UUID_ENCODINGS = ("base36", "hyphenated", "hex", "base58", "crockford32")
-PLAIN: list[TimedFormat | Uuid4] = [Uuid7(), Uuid4(), JetifyTypeId(), Ulid(), Snowflake(machine), ObjectId()]
+PLAIN = [format for format in one_of_each(machine_id=machine) if isinstance(format, BitsFormat)]
 TIMED: list[TimedFormat] = [format for format in PLAIN if isinstance(format, TimedFormat)]
 FORMATS: list[BitsFormat] = [
     *PLAIN,
@@ -43,6 +45,7 @@ FORMATS: list[BitsFormat] = [
     *(Uuid4("post", separator=".", encoding=encoding, storage="text") for encoding in UUID_ENCODINGS),
     JetifyTypeId("line_item"),
     Ulid("evt", storage="text"),
+    Ksuid("evt", storage="native"),
     *(Snowflake(machine, prefix="s", encoding=encoding) for encoding in ("base36", "hex", "base58", "crockford32")),
     *(ObjectId("o", encoding=encoding) for encoding in ("base36", "base58", "crockford32")),
 ]
@@ -126,6 +129,9 @@ def test_any_value(format: BitsFormat, data: st.DataObject) -> None:
         (Uuid4(encoding="base58"), "Z" + "1" * 21, "it is too large for 128 bits"),
         (Ulid(), "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "it is too large for 128 bits"),
         (Ulid(), "01ARZ3NDEKTSV4RRFFQ69G5FAU", "it contains other characters"),
+        (Ksuid(), "aWgEPTl1tmebfsQzFP4bxwgy80W", "it is too large for 160 bits"),
+        (Ksuid(), "b" + "0" * 26, "it is too large for 160 bits"),
+        (Ksuid(), "aWgEPTl1tmebfsQzFP4bxwgy80!", "it contains other characters"),
         (Snowflake(1), "9223372036854775808", "it is too large for 63 bits"),
         (Snowflake(1), "922337203685477580", "it has 18 characters"),
         (ObjectId(encoding="base58"), "5qCHTcgbQwpvYZQ9d", "it is too large for 96 bits"),
@@ -163,7 +169,7 @@ def test_capitals(format: BitsFormat, text: str) -> None:
 # --- settings
 
 
-EVERY = [Uuid7, Uuid4, JetifyTypeId, Ulid, ObjectId, partial(Snowflake, 1)]
+EVERY = [partial(type(each), 1) if isinstance(each, Snowflake) else type(each) for each in PLAIN]
 REFUSED: list[tuple[list[Any], dict[str, object], str]] = [
     (EVERY, {"prefix": "1a"}, "prefix '1a' is not allowed"),
     (EVERY, {"prefix": "a" * 250}, "255 or fewer|63"),
@@ -202,7 +208,7 @@ def test_ascending(format: TimedFormat) -> None:
     first, last = (format.timestamp(text) for text in (texts[0], texts[-1]))
 
     assert texts == sorted(set(texts))
-    # an ObjectId counts seconds, and its counter may overflow into the next one
+    # an ObjectId and a KSUID count seconds, and its counter may overflow into the next one
     assert began - timedelta(seconds=1) <= first <= last <= datetime.now(timezone.utc) + timedelta(seconds=1)
 
 
@@ -210,7 +216,7 @@ def test_ascending(format: TimedFormat) -> None:
     ("format", "years"),
     [
         *((Uuid7(encoding=encoding), 100) for encoding in UUID_ENCODINGS),
-        *((format, 100) for format in (JetifyTypeId(), Ulid())),
+        *((format, 100) for format in (JetifyTypeId(), Ulid(), Ksuid())),
         (ObjectId(), 86),
         (Snowflake(1), 69),
     ],
@@ -290,6 +296,7 @@ def test_no_time(format: TimedFormat, text: str, reason: str) -> None:
         (Uuid7(), 128, True, 74, 2**122, 2**74),
         (JetifyTypeId(), 128, True, 74, 2**122, 2**74),  # it accepts every UUID, and generates version 7
         (Ulid(), 128, True, 80, 2**128, 2**80),
+        (Ksuid(storage="native"), 160, True, 128, 2**160, 2**128),
         (ObjectId(), 96, True, 0, 2**96, 2**64),
     ],
     ids=lambda value: type(value).__name__,

@@ -8,6 +8,7 @@ import sys
 import timeit
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Annotated, Any
 
@@ -15,19 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import StringConstraints, TypeAdapter
+from support.every_format import one_of_each
 from support.strategies import any_text, formats, nanoids, settings, texts
 
 from sqlalchemy_public_id import (
     ConfigurationError,
     Format,
     InvalidPublicId,
-    JetifyTypeId,
     NanoId,
-    ObjectId,
-    Snowflake,
     TypedId,
-    Ulid,
-    Uuid4,
     Uuid7,
 )
 from sqlalchemy_public_id.formats import BASE36
@@ -146,12 +143,8 @@ def test_constant_time(ask: Callable[[str], object], lead: str) -> None:
 
 CONSTRUCTORS: list[Callable[[], Format]] = [
     lambda: NanoId(prefix="cus", check_digit=True),
-    ObjectId,
-    lambda: Snowflake(machine_id=1),
-    lambda: JetifyTypeId("cus"),
-    Ulid,
-    Uuid4,
     lambda: Uuid7(encoding="hyphenated"),
+    *(partial(type(each), **each._settings()) for each in one_of_each()),
 ]
 
 

@@ -18,6 +18,7 @@ from support.people import People, send
 from sqlalchemy_public_id import (
     ConfigurationError,
     JetifyTypeId,
+    Ksuid,
     NanoId,
     ObjectId,
     PublicIdType,
@@ -39,7 +40,14 @@ SUSPECT = 1e-6 / 1000
 BASE64 = string.ascii_letters + string.digits + "-_"
 ODD = "'\"%:;,.()-?{}$@ab"
 ALPHABETS = {"2": "01", "base36": BASE36, "odd": ODD, "94": "".join(map(chr, range(33, 127))).replace("\\", "")}
-NATIVE = [Uuid7(prefix="pst"), Uuid4(encoding="base58"), JetifyTypeId("person"), Ulid(), ObjectId(prefix="oid")]
+NATIVE = [
+    Uuid7(prefix="pst"),
+    Uuid4(encoding="base58"),
+    JetifyTypeId("person"),
+    Ulid(),
+    Ksuid(storage="native"),
+    ObjectId(prefix="oid"),
+]
 TEXT = [
     Uuid7(encoding="hex", storage="text"),
     Uuid7(encoding="hyphenated", storage="text", prefix="pst", separator="'"),
@@ -51,6 +59,7 @@ NOT_GENERATED = [
     Snowflake(machine_id=1),
     Uuid7(storage="text"),
     Ulid(storage="text"),
+    Ksuid(),
     JetifyTypeId("x", storage="text"),
 ]
 
@@ -111,7 +120,12 @@ def test_uniform(engine: Engine, alphabet: str) -> None:
     assert min(chances(ids, alphabet)) > SUSPECT
 
 
-RANDOM = {"Uuid4": (31, 30, 20, 2, 0), "Ulid": tuple(range(20)), "ObjectId": tuple(range(16))}
+RANDOM = {
+    "Uuid4": (31, 30, 20, 2, 0),
+    "Ulid": tuple(range(20)),
+    "Ksuid": tuple(range(32)),
+    "ObjectId": tuple(range(16)),
+}
 """The hexadecimal places that are random, from the last one; those of UUIDs of version 7 are below."""
 
 

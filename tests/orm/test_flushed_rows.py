@@ -11,6 +11,7 @@ from sqlalchemy import JSON, Engine, MetaData, String, UniqueConstraint, event, 
 from sqlalchemy.exc import IntegrityError, InvalidRequestError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.types import TypeDecorator
+from support.every_format import one_of_each
 from support.marks import fast_ways, on
 from support.members import TeamId
 from support.shapes import new_base
@@ -19,12 +20,9 @@ from support.ways import flush
 from sqlalchemy_public_id import (
     ConfigurationError,
     NanoId,
-    ObjectId,
     PublicIdColumnMixin,
     PublicIdMixin,
-    Snowflake,
     Ulid,
-    Uuid7,
     public_id_column,
     testing,
 )
@@ -86,7 +84,7 @@ class Tagged(PublicIdMixin, Base):
     name: Mapped[str | None] = mapped_column(String(50))
 
 
-FORMATS = [NanoId(), Uuid7(), Ulid(), Snowflake(machine_id=1), ObjectId(), TeamId]
+FORMATS = [*one_of_each(), TeamId]
 
 
 @pytest.fixture(autouse=True)

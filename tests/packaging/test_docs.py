@@ -63,7 +63,7 @@ BUDGETS = {
     "design": 4700,
 }
 """The word limit of each page, including code and tables. A page may exceed it by 15 percent."""
-WORDS = 36_000
+WORDS = 37_000
 """The word limit of all pages except the design, which is for contributors."""
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
@@ -133,7 +133,7 @@ def test_reference_shows_every_public_name() -> None:
         if id(getattr(module, name)) not in shown
     ]
 
-    assert missing == []
+    assert not missing, f"show {missing} on a page of docs/reference"
 
 
 def test_policy_names_every_public_module() -> None:
@@ -141,7 +141,9 @@ def test_policy_names_every_public_module() -> None:
     listed = set(re.findall(r"`([a-z_.]+)`", (ROOT / ".github/SECURITY.md").read_text()))
     modules = [module[1:] for module in PUBLIC if module]
 
-    assert not [module for module in modules if not {module, module.partition(".")[0]} & listed]
+    missing = [module for module in modules if not {module, module.partition(".")[0]} & listed]
+
+    assert not missing, f"add {missing} to the public modules in .github/SECURITY.md"
 
 
 def test_pages_are_in_the_table_of_contents() -> None:

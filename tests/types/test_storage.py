@@ -15,6 +15,7 @@ from sqlalchemy_public_id import (
     ConfigurationError,
     InvalidPublicId,
     JetifyTypeId,
+    Ksuid,
     ObjectId,
     PublicIdMixin,
     Snowflake,
@@ -39,12 +40,14 @@ FORMATS: dict[str, Any] = {
     "typeid": JetifyTypeId("stored"),
     "ulid": Ulid(),
     "ulid text": Ulid(prefix="u", storage="text"),
+    "ksuid": Ksuid(prefix="k", storage="native"),
+    "ksuid text": Ksuid(),
     "snowflake": Snowflake(machine_id=7),
     "snowflake text": Snowflake(machine_id=7, prefix="s", storage="text"),
     "object id": ObjectId(prefix="oid"),
     "typed id": StoredId,
 }
-ONE_OF_EACH_TYPE = ["uuid7 prefixed", "uuid7 text", "ulid text", "snowflake", "object id", "typed id"]
+ONE_OF_EACH_TYPE = ["uuid7 prefixed", "uuid7 text", "ksuid text", "snowflake", "ksuid", "typed id"]
 """UUID, two lengths of VARCHAR, BIGINT, bytes, and a typed id; the other formats use the same Python code."""
 
 pytestmark = pytest.mark.backend(declared_model=ONE_OF_EACH_TYPE)

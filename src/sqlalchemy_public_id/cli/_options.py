@@ -58,7 +58,7 @@ def _options_of(holder: type[Any]) -> list[Decorator]:
 def _option(name: str, type_: Any, text: str, default: Any) -> Decorator:
     flag, help = f"--{name.replace('_', '-')}", text.replace("``", "'")
     if type_ is bool:
-        return click.option(flag, is_flag=True, help=help)
+        return click.option(f"{flag}/--no{flag[1:]}" if default else flag, default=bool(default), help=help)
     read, metavar = _KINDS.get(type_, (click.STRING, "NAME"))
     if name == "format":
         read = format_argument

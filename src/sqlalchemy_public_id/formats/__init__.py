@@ -16,6 +16,7 @@ from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.formats.nanoid import NanoId
 
 if _TYPE_CHECKING:
+    from sqlalchemy_public_id.formats.ksuid import Ksuid
     from sqlalchemy_public_id.formats.snowflake import ObjectId, Snowflake
     from sqlalchemy_public_id.formats.uuids import JetifyTypeId, Ulid, Uuid4, Uuid7
 
@@ -26,6 +27,7 @@ __all__ = [
     "Budget",
     "CROCKFORD32",
     "Format",
+    "Ksuid",
     "NanoId",
     "ObjectId",
     "Snowflake",
@@ -39,6 +41,7 @@ __all__ = [
 
 _MODULES = {
     "JetifyTypeId": "uuids",
+    "Ksuid": "ksuid",
     "ObjectId": "snowflake",
     "Snowflake": "snowflake",
     "Ulid": "uuids",

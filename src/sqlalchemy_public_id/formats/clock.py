@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import uuid_utils
 
@@ -126,14 +126,21 @@ class Sequence(ABC):
 
 
 class Ascending(Sequence):
-    """Numbers that consist of 48 bits of milliseconds and *random_bits* random bits.
+    """Numbers that consist of a time, by default 48 bits of milliseconds, and *random_bits* random bits.
 
     The first number of a millisecond has new random bits. Each further one adds a random step of 56 bits (RFC 9562,
     6.2, method 2), so an id does not reveal its neighbors. If the clock moves back, numbers continue from the last
-    time. If a millisecond is full, the next one begins early.
+    time. If a millisecond is full, the next one begins early. A subclass may count a longer tick than a millisecond.
     """
 
     _STEP_BITS = 56
+    _tick: ClassVar[int] = 10**6
+    """The unit of the time, in nanoseconds."""
+    _epoch: ClassVar[int] = 0
+    """The time of the number 0, in ticks since 1970."""
+    _time_bits: ClassVar[int] = 48
+    _years: ClassVar[tuple[int, int]] = (1970, 10889)
+    """The years in which the time begins and ends."""
 
     def __init__(self, clock: Clock, random_bits: int) -> None:
         super().__init__(clock)
@@ -141,10 +148,11 @@ class Ascending(Sequence):
         self._steps: list[int] = []
 
     def _after(self, last: int) -> int:
-        now = self._clock.milliseconds()
+        now = self._clock.time_ns() // self._tick - self._epoch
         if now < 0:
             raise ConfigurationError(
-                "the clock of this machine is set before 1970, and ids cannot contain such a time; set the clock"
+                f"the clock of this machine is set before {self._years[0]}, and ids cannot contain such a time; set "
+                f"the clock"
             )
         size = self._random_bits
         time = last >> size
@@ -153,8 +161,10 @@ class Ascending(Sequence):
             if number >> size == time:
                 return number
             now = time + 1
-        if now >> 48:
-            raise KeySpaceExhausted("48 bits of milliseconds since 1970 are used up: ids with a time end in 10889")
+        if now >> self._time_bits:
+            raise KeySpaceExhausted(
+                f"the {self._time_bits} bits for the time of an id are used up: they end in {self._years[1]}"
+            )
         return now << size | int.from_bytes(os.urandom((size + 7) // 8), "big") >> -size % 8
 
     def _step(self) -> int:

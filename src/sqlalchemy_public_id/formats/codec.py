@@ -20,6 +20,7 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats.alphabets import (
     BASE36,
     BASE58,
+    BASE62,
     CROCKFORD32,
     Case,
     both_cases,
@@ -149,6 +150,7 @@ _PARTS: dict[str, tuple[str, Case | None, Callable[[int], Callable[[int], str]],
     "decimal": (BASE36[:10], None, lambda width: f"%0{width}d".__mod__, int),
     "base36": (BASE36, None, partial(writer_of, BASE36), lambda text: int(text, 36)),
     "base58": (BASE58, None, partial(writer_of, BASE58), reader_of(BASE58)),
+    "base62": (BASE62, None, partial(writer_of, BASE62), reader_of(BASE62)),
     "crockford32": (CROCKFORD32, str.upper, partial(writer_of, CROCKFORD32), _from_crockford),
     "typeid": (CROCKFORD32.lower(), None, partial(writer_of, CROCKFORD32.lower()), _from_crockford),
 }

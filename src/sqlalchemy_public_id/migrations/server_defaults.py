@@ -21,8 +21,9 @@ from typing import Any
 from sqlalchemy.engine import Dialect
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.formats import Format, JetifyTypeId, NanoId, ObjectId, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id.formats import Format, JetifyTypeId, Ksuid, NanoId, ObjectId, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.ksuid import EPOCH
 
 _BACKSLASH = "how it reads a backslash depends on its settings"
 
@@ -33,9 +34,11 @@ _PARTS: dict[type[BitsFormat], tuple[str | int, ...]] = {
     Uuid7: _VERSION_7,
     JetifyTypeId: _VERSION_7,
     Ulid: ("milliseconds", 20),
+    Ksuid: ("seconds since 2014", 32),
     ObjectId: ("seconds", 16),
 }
-_NAMED = {"milliseconds", "seconds", "variant"}
+_EPOCHS = {"seconds": 0, "seconds since 2014": EPOCH}
+_NAMED = {"milliseconds", "variant"}
 
 
 class ServerDefaults(ABC):
@@ -119,10 +122,9 @@ class ServerDefaults(ABC):
     def milliseconds(self) -> str:
         """The milliseconds since 1970, as 12 hexadecimal digits."""
 
-    @property
     @abstractmethod
-    def seconds(self) -> str:
-        """The seconds since 1970, as 8 hexadecimal digits."""
+    def seconds_since(self, epoch: int) -> str:
+        """Return the expression of the seconds since *epoch*, a Unix time, as 8 hexadecimal digits."""
 
     @property
     @abstractmethod
@@ -179,6 +181,8 @@ class ServerDefaults(ABC):
     def _part(self, part: str | int) -> str:
         if isinstance(part, int):
             return self.random_digits(part)
+        if part in _EPOCHS:
+            return self.seconds_since(_EPOCHS[part])
         return str(getattr(self, part)) if part in _NAMED else f"'{part}'"
 
     def _as_string(self, format: BitsFormat, digits: str) -> str:

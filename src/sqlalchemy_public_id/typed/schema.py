@@ -70,7 +70,7 @@ def example_of(format: Format) -> str:
     if isinstance(format, BitsFormat):
         for number in _NUMBERS:
             try:
-                return format.validate(format.from_int(number >> 128 - format.bits))
+                return format.validate(format.from_int(number << format.bits >> 128))
             except InvalidPublicId:
                 continue
     return format.example()

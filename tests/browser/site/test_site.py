@@ -52,7 +52,7 @@ SEARCHES = {
     "background/why-two-identifiers": ["hide id"],
     "guides/idempotency": ["idempotency", "idempotent"],
     "guides/tenants": ["multi-tenant", "tenant"],
-    "guides/choosing-a-format": ["nanoid", "snowflake", "ulid", "uuid", "uuid7"],
+    "guides/choosing-a-format": ["ksuid", "nanoid", "snowflake", "ulid", "uuid", "uuid7"],
     "tutorial/first-model": ["quickstart"],
     "guides/keys-before-the-insert": ["sequential"],
     "guides/removing": ["uninstall"],

@@ -21,9 +21,8 @@ class MySQLDefaults(ServerDefaults):
         # UTC, because local time repeats an hour when daylight saving time ends
         return "LPAD(HEX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000), 12, '0')"
 
-    @property
-    def seconds(self) -> str:
-        return "LPAD(HEX(UNIX_TIMESTAMP()), 8, '0')"
+    def seconds_since(self, epoch: int) -> str:
+        return f"LPAD(HEX(UNIX_TIMESTAMP(){f' - {epoch}' if epoch else ''}), 8, '0')"
 
     @property
     def variant(self) -> str:

@@ -108,7 +108,7 @@ class PostgreSQLRows(Rows):
             if number.bits == 64:
                 return self.column >= 0
             digits: Any = _catalog.replace(cast(self.column, Text), "-", "", type_=Text)
-            if number.bits == 96:
+            if number.bits != 128:  # bytes
                 digits = _catalog.encode(self.column, "hex", type_=Text)
             matches: ColumnElement[bool] = digits.regexp_match(_text(number.hex_pattern))
             return matches
@@ -227,6 +227,6 @@ def lock_of_window(rows: Rows, after: RowPosition | None) -> ColumnElement[bool]
 def _decoded(format: Format, encoded: Any) -> Any:
     if not format.is_native:
         return encoded
-    if format.bits == 96:
-        return _catalog.decode(encoded, "hex")
-    return cast(encoded, Uuid() if format.bits == 128 else BigInteger())
+    if format.bits == 64 or format.bits == 128:
+        return cast(encoded, BigInteger() if format.bits == 64 else Uuid())
+    return _catalog.decode(encoded, "hex")  # bytes

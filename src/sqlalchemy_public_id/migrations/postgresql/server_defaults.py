@@ -34,9 +34,8 @@ class PostgreSQLDefaults(ServerDefaults):
     def milliseconds(self) -> str:
         return f"pg_catalog.lpad(pg_catalog.to_hex({_TIME.format(' * 1000::numeric')}), 12, '0')"
 
-    @property
-    def seconds(self) -> str:
-        return f"pg_catalog.lpad(pg_catalog.to_hex({_TIME.format('')}), 8, '0')"
+    def seconds_since(self, epoch: int) -> str:
+        return f"pg_catalog.lpad(pg_catalog.to_hex({_TIME.format(f' - {epoch}::numeric' if epoch else '')}), 8, '0')"
 
     @property
     def variant(self) -> str:
@@ -93,9 +92,9 @@ class _OlderDefaults(PostgreSQLDefaults):
     def milliseconds(self) -> str:
         return "lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')"
 
-    @property
-    def seconds(self) -> str:
-        return "lpad(to_hex(floor(extract(epoch FROM clock_timestamp()))::bigint), 8, '0')"
+    def seconds_since(self, epoch: int) -> str:
+        minus = f" - {epoch}::numeric" if epoch else ""
+        return f"lpad(to_hex(floor(extract(epoch FROM clock_timestamp()){minus})::bigint), 8, '0')"
 
     @property
     def variant(self) -> str:

@@ -20,9 +20,9 @@ class SQLiteDefaults(ServerDefaults):
     def milliseconds(self) -> str:
         return "printf('%012x', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))"
 
-    @property
-    def seconds(self) -> str:
-        return "printf('%08x', CAST(strftime('%s', 'now') AS INTEGER))"
+    def seconds_since(self, epoch: int) -> str:
+        minus = f" - {epoch}" if epoch else ""
+        return f"printf('%08x', CAST(strftime('%s', 'now') AS INTEGER){minus})"
 
     @property
     def variant(self) -> str:
