@@ -454,7 +454,7 @@ def test_options_of_an_operation() -> None:
     for name in hints.keys() & shown.keys():
         assert shown[name].help == described[name].text.replace("``", "'")
         assert tuple(getattr(shown[name].type, "choices", ())) == choices_of(described[name].type)
-    for name, default in {**defaults_of(Consent), **defaults_of(Patience), **defaults_of(Pace)}.items():
+    for name, default in {**defaults_of(Consent), **defaults_of(Timeouts), **defaults_of(Pace)}.items():
         assert name == "wait_while" or shown[name].default == default
 
 

@@ -21,7 +21,7 @@ NEEDED: dict[type[Any], set[str]] = {
         *("read_settings", "try_to_take_turn", "wanted_settings"),
     },
     ServerDefaults: {
-        *("as_number", "hyphenated", "milliseconds", "random_digits", "random_number", "seconds", "variant"),
+        *("as_number", "hyphenated", "milliseconds", "random_digits", "random_number", "seconds_since", "variant"),
     },
 }
 

@@ -17,7 +17,7 @@ from support.public_modules import SOURCE, modules_of
 import sqlalchemy_public_id
 from sqlalchemy_public_id import ConfigurationError, Format, formats
 from sqlalchemy_public_id.formats.parse import known_formats
-from sqlalchemy_public_id.migrations import Consent, Pace, Patience, PublicIdColumn
+from sqlalchemy_public_id.migrations import Consent, Pace, Timeouts, PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import describe_options
 
 ROOT = Path(__file__).parents[2]
@@ -139,14 +139,14 @@ def attributes_read() -> set[str]:
 @pytest.mark.parametrize("name", describe_options())
 def test_option_is_used(name: str) -> None:
     """Each option of the operations is a field of a dataclass, or of the operation itself, and some module reads it."""
-    holders = (PublicIdColumn, Consent, Patience, Pace)
+    holders = (PublicIdColumn, Consent, Timeouts, Pace)
     held = {field.name for holder in holders for field in fields(holder)} | {"online", "dry_run"}
 
-    assert name in held, f"add {name} to Consent, Patience or Pace in {PACKAGE}/migrations/consent.py"
+    assert name in held, f"add {name} to Consent, Timeouts or Pace in {PACKAGE}/migrations/consent.py"
     assert name in attributes_read(), f"{name} has no effect: no module of {PACKAGE}/migrations reads it"
 
 
-@pytest.mark.parametrize("holder", [Consent, Patience, Pace])
+@pytest.mark.parametrize("holder", [Consent, Timeouts, Pace])
 def test_fields_are_options(holder: type[Any]) -> None:
     """Each field of the dataclasses that hold options is an option."""
     missing = {field.name for field in fields(holder)} - describe_options().keys()
@@ -154,7 +154,7 @@ def test_fields_are_options(holder: type[Any]) -> None:
     assert not missing, f"add {missing} to Options in {PACKAGE}/migrations/consent.py"
 
 
-@pytest.mark.parametrize("holder", [Consent, Patience, Pace])
+@pytest.mark.parametrize("holder", [Consent, Timeouts, Pace])
 def test_flags_are_checked(holder: type[Any]) -> None:
     """Each option that is True or False refuses the text ``"false"``, which would count as true."""
     flags = [field.name for field in fields(holder) if describe_options()[field.name].type is bool]
