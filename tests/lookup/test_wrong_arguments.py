@@ -12,6 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    InvalidCursor,
     PublicIdError,
     PublicIdMixin,
     PublicIdNotFound,
@@ -139,7 +140,6 @@ def test_warning_about_a_key(session: Session, name: str) -> None:
 ERROR: dict[str, Callable[[Session], Any]] = {
     "get_one": lambda session: lookup.get_one(session, Tag, 1),
     "get_many with a field": lambda session: lookup.get_many(session, Tag, [1], field="tags"),
-    "page": lambda session: lookup.page(session, Tag, limit=1, after=1),
     "==": lambda session: session.scalars(select(Tag).where(Tag.public_id == 1)).all(),
     "in_": lambda session: session.scalars(select(Tag).where(Tag.public_id.in_([1]))).all(),
     "assigned": lambda session: Tag(public_id=1),
@@ -151,6 +151,31 @@ def test_error_about_a_key(session: Session, name: str) -> None:
     """What raises an error for an integer says in it that the integer is a key, and does not warn."""
     with pytest.raises(PublicIdError, match=r"an integer is a key: session\.get\(Model, key\) finds its row"):
         ERROR[name](session)
+
+
+def test_number_as_a_cursor(session: Session) -> None:
+    """An integer is neither a key nor the number of a page here: the error says what a cursor is."""
+    for page in ({"after": 2}, {"before": 2}, {"after": 2, "order_by": Tag.id}):
+        with pytest.raises(InvalidCursor, match="it is an integer; pass the next or previous of a page"):
+            lookup.page(session, Tag, limit=1, **page)
+
+
+LISTS: dict[str, Callable[[Session], Any]] = {
+    "get": lambda session: lookup.get(session, Tag, ["0123456789ab"]),
+    "get of a tuple": lambda session: lookup.get(session, Tag, ("0123456789ab", "0123456789ab")),
+    "get of a set": lambda session: lookup.get(session, Tag, {"x"}),
+    "get_many": lambda session: lookup.get_many(session, Tag, [["0123456789ab"]]),
+    "resolve": lambda session: lookup.resolve(session, ["0123456789ab"]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_warning_about_a_list(session: Session, name: str) -> None:
+    """A list of texts in the place of one id finds nothing, and warns once at the line of the program."""
+    with pytest.warns(PublicIdWarning, match=r"write lookup\.get_many\(session, Model, public_ids\)") as warned:
+        assert not LISTS[name](session)
+
+    assert [each.filename for each in warned] == [__file__]
 
 
 def test_other_values_are_no_keys(session: Session) -> None:

@@ -25,6 +25,16 @@ _TEMPLATES = _PACKAGE / "alembic_templates", _PACKAGE.parents[1] / "alembic_temp
 
 
 class _Group(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if not args[0].startswith("-"):
+                error.message += f" The commands are {', '.join(self.list_commands(ctx))}."
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

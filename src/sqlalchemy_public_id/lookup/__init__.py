@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Select, select
 from typing_extensions import Unpack
@@ -323,7 +323,10 @@ def _refuse_string(values: object, message: str) -> None:
 
 
 def _warn_of_key(given: Iterable[object], level: int = 3) -> None:
-    """Warn if an integer is among *given*, which are not all public ids. Called by a function that a program calls."""
+    """Warn if an integer or a list of texts is among *given*, which are not all public ids.
+
+    Called by a function that a program calls.
+    """
     if int in map(type, given):
         warnings.warn(
             "an integer was looked up as a public id, and finds nothing: to find a row by its key, write "
@@ -331,6 +334,18 @@ def _warn_of_key(given: Iterable[object], level: int = 3) -> None:
             PublicIdWarning,
             stacklevel=level,
         )
+    elif any(map(_is_list_of_texts, given)):
+        warnings.warn(
+            "a list was looked up as one public id, and finds nothing: to find several rows, write "
+            "lookup.get_many(session, Model, public_ids), with a flat list of ids",
+            PublicIdWarning,
+            stacklevel=level,
+        )
+
+
+def _is_list_of_texts(value: object) -> bool:
+    # the first one is enough: a client may send a long list, or a nested one
+    return isinstance(value, (list, tuple, set, frozenset)) and isinstance(next(iter(cast("Any", value)), None), str)
 
 
 def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checked: bool = False) -> list[str]:

@@ -13,10 +13,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import warnings
+from typing import Any, cast, get_args, get_origin
 from weakref import WeakValueDictionary, ref
 
-from sqlalchemy import Column, FromClause, Subquery, Table, event, inspect, select
+from sqlalchemy import Column, FromClause, Integer, Subquery, Table, event, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import (
     AttributeState,
@@ -31,10 +32,11 @@ from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id._private import make_sentinel
 from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdWarning
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.guard.drawing import discard, draw_on_access, drawing_listener
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
@@ -69,6 +71,8 @@ def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
 
 _SETTINGS = {"__public_id__", "__public_id_refs__"}
 """The names that a class may have: the format of its ids, and what the references of a mapper are cached in."""
+_MIXINS = "sqlalchemy_public_id.declare"
+"""The module of the mixins."""
 
 
 def _refuse_other_settings(model: type[Any]) -> None:
@@ -98,8 +102,7 @@ def _refuse_other_types(mapper: Mapper[Any], model: type[Any]) -> None:
         if wrong is None:
             continue
         typed, format = issubclass(wrong, TypedId), getattr(type_.format, "__name__", type_.format)
-        mixins = (base.__name__ for base in model.__mro__ if base.__module__ == "sqlalchemy_public_id.declare")
-        mixin = next(mixins, None) if name == "public_id" else None
+        mixin = next((base.__name__ for base in _mixins_of(model)), None) if name == "public_id" else None
         if not typed:
             remedy = f"write Mapped[{type_.python_type.__name__}]"
         elif mixin is None:
@@ -177,6 +180,10 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
         _register(mapper, model, attributes)
 
 
+def _mixins_of(model: type[Any]) -> list[type[Any]]:
+    return [base for base in model.__mro__ if base.__module__ == _MIXINS]
+
+
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
     """Return True if *model* has a mixin and its own table, which is not a copy, a query or a union."""
     table: FromClause = mapper.local_table
@@ -187,7 +194,7 @@ def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
 
 def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
     has_id = any(map(is_public_id, cast("Any", mapper.persist_selectable).columns))
-    if not has_id and not any(base.__module__ == "sqlalchemy_public_id.declare" for base in model.__mro__):
+    if not has_id and not _mixins_of(model):
         raise ConfigurationError(
             f"{model.__name__} has __public_id__, and no mixin that adds the column: write "
             f"class {model.__name__}(PublicIdMixin, …), or PublicIdColumnMixin if it has a key of its own"
@@ -204,21 +211,42 @@ def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
             f"{model.__name__} has a key of its own, {', '.join(others)}, and PublicIdMixin adds another one; "
             f"use PublicIdColumnMixin"
         )
+    unchecked = [key for key in keys if isinstance(key.type, Integer) and not isinstance(key.type, BigIntegerKey)]
+    if unchecked and any("id" in vars(base) for base in _mixins_of(model)):
+        warnings.warn(
+            f"{model.__name__} declares its key {unchecked[0].name} itself, in place of the key of its mixin, which "
+            f"refuses a public id, while MySQL and MariaDB read '7abc' as the key 7; leave it out, or write "
+            f"bigint_key(), or use PublicIdColumnMixin if the column has to stay as it is",
+            PublicIdWarning,
+            stacklevel=2,
+        )
 
 
 def _register(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
     inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
     own = [column for column in attributes.values() if not any(column is other for other in inherited)]
-    if not own and "__public_id__" in vars(model):
-        raise ConfigurationError(
-            f"{model.__name__} inherits its public id, and cannot have another format for it; remove __public_id__"
-        )
+    if not own:
+        _refuse_another_format(model, attributes)
     for column in own:
         registry.remember_model(column.table, column.key, model)
     originals = [column for column in own if not is_copy(column)]
     if originals:
         formats = (public_id_type(column).id_format for column in originals)
         registry.models(mapper.registry).claim(_owner(mapper), *formats)
+
+
+def _refuse_another_format(model: type[Any], inherited: dict[str, Column[Any]]) -> None:
+    types = {public_id_type(column).python_type for column in inherited.values()}
+    others = ["__public_id__"] if "__public_id__" in vars(model) else []
+    for base in vars(model).get("__orig_bases__", ()):
+        mixin = get_origin(base)
+        if getattr(mixin, "__module__", None) == _MIXINS:
+            typed = (each for each in get_args(base) if isinstance(each, type) and issubclass(each, TypedId))
+            others += [f"{mixin.__name__}[{each.__name__}]" for each in typed if each not in types]
+    if others:
+        raise ConfigurationError(
+            f"{model.__name__} inherits its public id, and cannot have another format for it; remove {others[0]}"
+        )
 
 
 def _owner(mapper: Mapper[Any]) -> type[Any]:
@@ -324,9 +352,12 @@ def _listen_to_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any]
 
 def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:
     """Build the error for a stored row; *old* is None if the id of the row is not loaded."""
+    remedy = "to give the row another id on purpose, execute an UPDATE statement"
+    if new is None:
+        remedy = f"leave {key} out of the values that you assign"
     return ImmutablePublicId(
         f"{model}.{key} is {'stored' if old is None else safe_repr(old)} and cannot become {safe_repr(new)}: links to "
-        f"the row would break; to give the row another id on purpose, execute an UPDATE statement",
+        f"the row would break; {remedy}",
         model=model,
         attribute=key,
         old=old,
