@@ -23,7 +23,6 @@ TODO: set[str] = {
     "test_model_without_base",
     "test_reference_in_load_only",
     "test_reference_is_refreshed",
-    "test_annotation_of_a_foreign_key",
 }
 """The tests of mistakes that are not mended yet. They must fail; remove a name when its mistake is mended."""
 

@@ -126,7 +126,10 @@ def test_key_beside_the_mixin() -> None:
     assert type(Client.__table__.c.id.type) is Integer
 
 
-@mistake("customer_id: Mapped[CustomerId] = mapped_column(ForeignKey('customer.id'))", says=r"customer_id.*CustomerId")
+@mistake(
+    "customer_id: Mapped[CustomerId] = mapped_column(ForeignKey('customer.id'))",
+    says=r"client_id is annotated as CustomerId.*client_public_id: Mapped\[CustomerId\] = public_ref\(",
+)
 def test_annotation_of_a_foreign_key() -> None:
     """The foreign key is taken for the public id of the customer; type checkers believe the annotation."""
     base = new_base()

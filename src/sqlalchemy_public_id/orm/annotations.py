@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin
 from sqlalchemy.orm import Mapped
 
 
-def wrong_annotation(model: type[Any], name: str, shown: type[str]) -> type[Any] | None:
+def wrong_annotation(model: type[Any], name: str, shown: type[Any]) -> type[Any] | None:
     """Return the class in the annotation of an attribute of *model* if its values, of the class *shown*, are no such.
 
     An annotation that contains no class, such as a ``NewType``, or that cannot be evaluated here, contradicts nothing.
@@ -46,7 +46,7 @@ def _members(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def _may_hold(annotation: Any, shown: type[str]) -> bool:
+def _may_hold(annotation: Any, shown: type[Any]) -> bool:
     if annotation is Any:  # a class since Python 3.11
         return True
     try:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, cast
 from weakref import WeakValueDictionary, ref
 
-from sqlalchemy import Column, FromClause, Subquery, Table, event, inspect, select
+from sqlalchemy import Column, FromClause, Integer, Subquery, Table, event, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import (
     AttributeState,
@@ -111,8 +111,24 @@ def _refuse_other_types(mapper: Mapper[Any], model: type[Any]) -> None:
         )
 
 
+def _refuse_ids_as_keys(mapper: Mapper[Any], model: type[Any]) -> None:
+    for name, column in mapper.columns.items():
+        is_key = bool(column.primary_key or column.foreign_keys)
+        if not is_key or not isinstance(column.type, Integer):
+            continue
+        wrong = wrong_annotation(model, name, int)
+        if wrong is None or not issubclass(wrong, TypedId):
+            continue
+        attribute = f"{name.removesuffix('_id')}_public_id"
+        shown = f'the id is shown by {attribute}: Mapped[{wrong.__name__}] = public_ref("name of the relationship")'
+        raise ConfigurationError(
+            f"{model.__name__}: {name} is annotated as {wrong.__name__}, but is an integer key; write Mapped[int]; "
+            f"{'the public id is a column of its own' if column.primary_key else shown}"
+        )
+
+
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that has the prefix of another model, or reads ids of two formats as one column.
+    """Refuse a model that has the prefix of another one, declares a key as an id, or reads two formats as one column.
 
     Runs each time that SQLAlchemy configures mappers, until it has succeeded once.
 
@@ -121,6 +137,7 @@ def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     attributes = id_attributes(mapper)
     if attributes:
         _register(mapper, model, attributes)
+    _refuse_ids_as_keys(mapper, model)
     _join_formats_of_union(mapper, model)
 
 
