@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, inspect, select
+from sqlalchemy import MetaData, inspect, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
@@ -135,6 +135,32 @@ def test_warning_about_a_key(session: Session, name: str) -> None:
         assert not WARNING[name](session)
 
     assert [each.filename for each in warned] == [__file__]
+
+
+WARNING_OF_A_ROW: dict[str, Callable[[Session, Any], Any]] = {
+    "get": lambda session, row: lookup.get(session, Tag, row),
+    "get of a statement": lambda session, row: lookup.get(session, select(Tag), row),
+    "get_many": lambda session, row: lookup.get_many(session, Tag, ["0123456789ab", row, row]),
+    "keys_of": lambda session, row: lookup.keys_of(session, Tag, [row]),
+    "resolve": lambda session, row: lookup.resolve(session, row),
+    "resolve_many": lambda session, row: lookup.resolve_many(session, [row]),
+}
+
+
+@pytest.mark.parametrize("name", WARNING_OF_A_ROW)
+def test_warning_about_a_row(session: Session, name: str) -> None:
+    """A lookup of an object, or of a row with the id, finds nothing, and warns once at the line that called it."""
+    for row, kind in ((Tag(), "Tag"), (session.execute(select(literal("x").label("public_id"))).one(), "Row")):
+        with pytest.warns(PublicIdWarning, match=f"of class {kind} was looked up .* pass its public_id") as warned:
+            assert not WARNING_OF_A_ROW[name](session, row)
+
+        assert [each.filename for each in warned] == [__file__]
+
+
+def test_error_about_a_row(session: Session) -> None:
+    """What raises an error for an object shows the object, and does not warn."""
+    with pytest.raises(PublicIdNotFound, match=r"no Tag has the public id <.*Tag object at"):
+        lookup.get_one(session, Tag, Tag())
 
 
 ERROR: dict[str, Callable[[Session], Any]] = {

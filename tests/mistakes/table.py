@@ -23,9 +23,6 @@ TODO: set[str] = {
     "test_model_without_base",
     "test_reference_in_load_only",
     "test_reference_is_refreshed",
-    "test_annotation_of_a_foreign_key",
-    "test_object_is_looked_up",
-    "test_keys_of_a_subquery",
 }
 """The tests of mistakes that are not mended yet. They must fail; remove a name when its mistake is mended."""
 

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast, get_args, get_origin
+from typing import Any, cast
 from weakref import WeakValueDictionary, ref
 
 from sqlalchemy import Column, FromClause, Integer, Subquery, Table, event, inspect, select
@@ -40,7 +40,7 @@ from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
-from sqlalchemy_public_id.orm.annotations import wrong_annotation
+from sqlalchemy_public_id.orm.annotations import MIXINS, typed_ids_of_mixins, wrong_annotation
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType, is_expression
@@ -71,8 +71,6 @@ def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
 
 _SETTINGS = {"__public_id__", "__public_id_refs__"}
 """The names that a class may have: the format of its ids, and what the references of a mapper are cached in."""
-_MIXINS = "sqlalchemy_public_id.declare"
-"""The module of the mixins."""
 
 
 def _refuse_other_settings(model: type[Any]) -> None:
@@ -114,8 +112,24 @@ def _refuse_other_types(mapper: Mapper[Any], model: type[Any]) -> None:
         )
 
 
+def _refuse_ids_as_keys(mapper: Mapper[Any], model: type[Any]) -> None:
+    for name, column in mapper.columns.items():
+        is_key = bool(column.primary_key or column.foreign_keys)
+        if not is_key or not isinstance(column.type, Integer):
+            continue
+        wrong = wrong_annotation(model, name, int)
+        if wrong is None or not issubclass(wrong, TypedId):
+            continue
+        attribute = f"{name.removesuffix('_id')}_public_id"
+        shown = f'the id is shown by {attribute}: Mapped[{wrong.__name__}] = public_ref("name of the relationship")'
+        raise ConfigurationError(
+            f"{model.__name__}: {name} is annotated as {wrong.__name__}, but is an integer key; write Mapped[int]; "
+            f"{'the public id is a column of its own' if column.primary_key else shown}"
+        )
+
+
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that has the prefix of another model, or reads ids of two formats as one column.
+    """Refuse a model that has the prefix of another one, declares a key as an id, or reads two formats as one column.
 
     Runs each time that SQLAlchemy configures mappers, until it has succeeded once.
 
@@ -124,6 +138,7 @@ def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     attributes = id_attributes(mapper)
     if attributes:
         _register(mapper, model, attributes)
+    _refuse_ids_as_keys(mapper, model)
     _join_formats_of_union(mapper, model)
 
 
@@ -181,7 +196,7 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
 
 
 def _mixins_of(model: type[Any]) -> list[type[Any]]:
-    return [base for base in model.__mro__ if base.__module__ == _MIXINS]
+    return [base for base in model.__mro__ if base.__module__ == MIXINS]
 
 
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
@@ -214,9 +229,8 @@ def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
     unchecked = [key for key in keys if isinstance(key.type, Integer) and not isinstance(key.type, BigIntegerKey)]
     if unchecked and any("id" in vars(base) for base in _mixins_of(model)):
         warnings.warn(
-            f"{model.__name__} declares its key {unchecked[0].name} itself, in place of the key of its mixin, which "
-            f"refuses a public id, while MySQL and MariaDB read '7abc' as the key 7; leave it out, or write "
-            f"bigint_key(), or use PublicIdColumnMixin if the column has to stay as it is",
+            f"{model.__name__} declares its key {unchecked[0].name} itself, in place of one that refuses public ids "
+            f"(MySQL reads '7abc' as 7); leave it out, or write bigint_key(), or use PublicIdColumnMixin to keep it",
             PublicIdWarning,
             stacklevel=2,
         )
@@ -225,28 +239,19 @@ def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
 def _register(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
     inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
     own = [column for column in attributes.values() if not any(column is other for other in inherited)]
-    if not own:
-        _refuse_another_format(model, attributes)
+    others = ["__public_id__"] if "__public_id__" in vars(model) else []
+    types = {public_id_type(column).python_type for column in attributes.values()}
+    others += [written for written, typed in typed_ids_of_mixins(model).items() if typed not in types]
+    if others and not own:
+        raise ConfigurationError(
+            f"{model.__name__} inherits its public id, and cannot have another format for it; remove {others[0]}"
+        )
     for column in own:
         registry.remember_model(column.table, column.key, model)
     originals = [column for column in own if not is_copy(column)]
     if originals:
         formats = (public_id_type(column).id_format for column in originals)
         registry.models(mapper.registry).claim(_owner(mapper), *formats)
-
-
-def _refuse_another_format(model: type[Any], inherited: dict[str, Column[Any]]) -> None:
-    types = {public_id_type(column).python_type for column in inherited.values()}
-    others = ["__public_id__"] if "__public_id__" in vars(model) else []
-    for base in vars(model).get("__orig_bases__", ()):
-        mixin = get_origin(base)
-        if getattr(mixin, "__module__", None) == _MIXINS:
-            typed = (each for each in get_args(base) if isinstance(each, type) and issubclass(each, TypedId))
-            others += [f"{mixin.__name__}[{each.__name__}]" for each in typed if each not in types]
-    if others:
-        raise ConfigurationError(
-            f"{model.__name__} inherits its public id, and cannot have another format for it; remove {others[0]}"
-        )
 
 
 def _owner(mapper: Mapper[Any]) -> type[Any]:
