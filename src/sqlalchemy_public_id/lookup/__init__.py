@@ -8,7 +8,7 @@ True
 Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is rejected without a
 query: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
 :class:`~sqlalchemy_public_id.PublicIdNotFound`, and the other functions leave it out. Integer keys are never accepted;
-the functions that raise nothing warn of them, and of a row in place of its id
+the functions that raise nothing warn of them, and of a row or a list in place of an id
 (:class:`~sqlalchemy_public_id.errors.PublicIdWarning`).
 If a format has several spellings of an id, all are accepted, and the canonical one is returned.
 
