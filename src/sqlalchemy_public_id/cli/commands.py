@@ -31,9 +31,10 @@ class _Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if not args[0].startswith("-"):
-                error.message += f" The commands are {', '.join(self.list_commands(ctx))}."
-            raise
+            if args[0].startswith("-"):
+                raise
+            names = ", ".join(self.list_commands(ctx))
+            raise click.UsageError(f"{error.format_message()} The commands are {names}.", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
