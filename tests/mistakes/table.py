@@ -19,11 +19,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-TODO: set[str] = {
-    "test_model_without_base",
-    "test_reference_in_load_only",
-    "test_reference_is_refreshed",
-}
+TODO: set[str] = set()
 """The tests of mistakes that are not mended yet. They must fail; remove a name when its mistake is mended."""
 
 

@@ -152,7 +152,7 @@ def test_session_with_await(session: Session, ada: Customer) -> None:
 
 @mistake(
     "await lookup.get(session, …) of the synchronous module",
-    documented=("guides/async", r"sqlalchemy_public_id\.asyncio"),
+    documented=("errors", r"can't be used in 'await' expression` \| .*sqlalchemy_public_id\.asyncio import lookup"),
 )
 def test_await_of_a_row(session: Session, ada: Customer) -> None:
     """The row is meant; Python says that a Customer cannot be awaited."""
