@@ -354,7 +354,8 @@ def _typed_id_of_mixin(model: Any) -> type[TypedId] | None:
                 if isinstance(argument, ForwardRef):
                     raise ConfigurationError(
                         f"{model.__name__}: {argument.__forward_arg__!r} is only a name; "
-                        f"declare the typed id before the model, and write it without quotes"
+                        f'declare the typed id before the model, as class …(TypedId, prefix="…"), '
+                        f"and write it without quotes"
                     )
                 if isinstance(argument, type) and issubclass(argument, TypedId):
                     return argument

@@ -18,12 +18,11 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.expression import ScalarSelect, SelectBase
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import InvalidKey
-from sqlalchemy_public_id.mixed_formats import RefusedOperand, format_of_type
+from sqlalchemy_public_id.mixed_formats import RefusedOperand, compared_columns, format_of_type
 
 EQUALITIES: frozenset[Any] = frozenset(
     {
@@ -87,22 +86,15 @@ class _KeyComparator(BigInteger.Comparator[int]):
         return super().operate(op, *other, **kwargs)
 
 
-def _is_ids(value: Any) -> bool:
-    element = value.__clause_element__() if hasattr(value, "__clause_element__") else value
-    return isinstance(element, ColumnElement) and format_of_type(cast("Any", element).type) is not None
-
-
 def _without_ids(value: Any) -> Any:
     """Return *value*, which is compared with a key, or what refuses a column of ids when the statement is compiled."""
-    given: Any = value
-    if isinstance(value, (ScalarSelect, SelectBase)):
-        query: Any = given.element if isinstance(value, ScalarSelect) else given
-        for column in query.selected_columns:
-            if format_of_type(column.type) is not None:
-                raise _InvalidKey(column)
-    elif _is_ids(value):
-        return RefusedOperand(given, lambda: InvalidKey(given))
-    return given
+    given: Any = value.__clause_element__() if hasattr(value, "__clause_element__") else value
+    for column in compared_columns(given):
+        if format_of_type(column.type) is not None:
+            raise _InvalidKey(column)
+    if isinstance(given, ColumnElement) and format_of_type(cast("Any", given).type) is not None:
+        return RefusedOperand(given, lambda: InvalidKey(value))
+    return value
 
 
 class _Checks(BigInteger):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from itertools import islice
 from typing import Any, cast
 
@@ -45,6 +46,14 @@ def concealed(value: object) -> str:
     """Return the type and length of an argument that may be a misplaced token, for error messages."""
     length = f" ({len(value)} long)" if isinstance(value, (str, bytes)) else ""
     return f"an object of type {type(value).__name__}{length}"
+
+
+def refuse_coroutine(value: object) -> None:
+    """Raise a ``TypeError`` if *value*, which is not what was expected, is a coroutine that nobody has awaited."""
+    if isinstance(value, Coroutine):
+        name = getattr(value, "__qualname__", type(value).__name__)
+        value.close()  # Python would warn that nobody has awaited it
+        raise TypeError(f"a coroutine ({name}) is given in place of its result: write await before the call")
 
 
 def command_line(name: str, table: str, **options: object) -> str:

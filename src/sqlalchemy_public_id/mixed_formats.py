@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, Case, Column, ColumnElement, CompoundSelect, Integer, Table
+from sqlalchemy import CTE, BindParameter, Case, Column, ColumnElement, CompoundSelect, Integer, Subquery, Table, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.expression import CollectionAggregate, Function, SelectBase
+from sqlalchemy.sql.expression import CollectionAggregate, Function, ScalarSelect, SelectBase
 from sqlalchemy.sql.functions import ReturnTypeFromArgs
 
 from sqlalchemy_public_id._private import has_own_compilation
@@ -141,11 +141,7 @@ def refused_mixture(expression: Any) -> RefusedOperand | None:
     if isinstance(expression, Column) and isinstance(expression.table, Table):
         return None
     pair = differing(formats_in(expression))
-    return None if pair is None else _refused(expression, pair, "an expression")
-
-
-def _refused(expression: Any, pair: tuple[Format, Format], where: str) -> RefusedOperand:
-    return RefusedOperand(expression, lambda: two_formats(*pair, where=where))
+    return None if pair is None else RefusedOperand(expression, partial(two_formats, *pair, where="an expression"))
 
 
 # --- set operations
@@ -157,6 +153,14 @@ def _columns_of(query: Any) -> list[list[Any]]:
         return [columns for each in cast("Any", query).selects for columns in _columns_of(each)]
     element = getattr(query, "element", None)  # a SELECT in parentheses
     return _columns_of(element) if isinstance(element, SelectBase) else [[*query.selected_columns]]
+
+
+def compared_columns(value: Any) -> list[Any]:
+    """Return what each SELECT of *value* returns, with which a column is compared; nothing if it is not a query."""
+    query = value
+    while isinstance(query, (CollectionAggregate, ScalarSelect, Subquery, CTE)):
+        query = cast("Any", query).element
+    return [column for columns in _columns_of(query) for column in columns[:1]] if isinstance(query, SelectBase) else []
 
 
 def formats_of_query(query: Any) -> list[list[Format]]:
@@ -200,23 +204,27 @@ def comparable(format: Format, ids: Any, value: Any) -> Any:
     """Return the expression *value*, with which *ids* of *format* are compared, or what refuses it when it is compiled.
 
     :raises ConfigurationError: if *value* is a query of ids of another format.
+    :raises InvalidKey: if it is a query of keys, and the ids are never numbers.
     """
     given: Any = value.__clause_element__() if hasattr(value, "__clause_element__") else value
-    if isinstance(given, SelectBase):
-        pair = differing([format, *formats_of_query(given)[0]])
-        if pair is not None:
-            raise two_formats(*pair, where="a comparison")
-    elif isinstance(given, ColumnElement):
-        compared = cast("Any", given)
-        pair = differing(
-            [format, *formats_in(compared.element if isinstance(given, CollectionAggregate) else compared)]
-        )
-        if pair is not None:
-            return _refused(compared, pair, "a comparison")
-        is_key = isinstance(compared.type, Integer) and not isinstance(given, BindParameter)
-        if is_key and _is_never_number(format):
-            return RefusedOperand(compared, lambda: InvalidKey(ids))
-    return cast("Any", given)
+    compared: Any = given.element if isinstance(given, CollectionAggregate) else given
+    returned = compared_columns(given) or ([compared] if isinstance(compared, ColumnElement) else [])
+    pair = differing([format, *(each for expression in returned for each in formats_in(expression))])
+    if pair is not None:
+        error: Callable[[], Exception] = partial(two_formats, *pair, where="a comparison")
+    elif any(map(_is_integer, returned)) and _is_never_number(format):
+        error = partial(InvalidKey, ids)
+    else:
+        return given
+    if not isinstance(given, ColumnElement):
+        raise error()
+    refused = RefusedOperand(cast("Any", given), error)
+    return select(refused).scalar_subquery() if isinstance(given, ScalarSelect) else refused  # for in_()
+
+
+def _is_integer(expression: Any) -> bool:
+    """Return True if *expression* is a number, such as a key. The type of a parameter may be that of its value."""
+    return isinstance(expression.type, Integer) and not isinstance(expression, BindParameter)
 
 
 def _is_never_number(format: Format) -> bool:

@@ -216,14 +216,16 @@ def test_values_that_do_not_fit(session: Session, value: dict[str, Any]) -> None
 
 
 def test_ids_of_the_application(session: Session) -> None:
-    """A given id that is passed twice or is already taken raises the database's IntegrityError."""
+    """A given id that is passed twice or is already taken raises the IntegrityError of the database, which names it."""
     taken = NanoId().generate()
     session.add(Plain(public_id=taken))
     session.commit()
     for ids in ([taken], [twice := NanoId().generate(), twice]):
-        with pytest.raises(IntegrityError):
-            insert_in_bulk(session, Plain, [{"public_id": id} for id in (*ids, *NanoId().generate_many(ROWS))])
+        with pytest.raises(IntegrityError) as caught:
+            first, last = NanoId().generate_many(ROWS), NanoId().generate_many(ROWS)
+            insert_in_bulk(session, Plain, [{"public_id": id} for id in (*first, *ids, *last)])
         session.rollback()
+        assert f"({ids[0]}) already exists" in str(caught.value.orig)
 
     assert session.scalar(select(func.count()).select_from(Plain)) == 1
 

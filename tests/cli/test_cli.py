@@ -593,3 +593,12 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_unknown_command() -> None:
+    """The error names all commands, and a similar one; an unknown option is another error."""
+    for name in ("generate", "neu"):
+        result = run(name)
+        assert result.exit_code == 2
+        assert re.search(rf"No such command '{name}'.* The commands are add, audit, .*, new, plan, ", result.stderr)
+    assert "commands are" not in run("--nothing").stderr

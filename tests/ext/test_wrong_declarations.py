@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import pytest
@@ -15,7 +15,7 @@ from support.web_requests import asked
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, TypedId, public_ref
 from sqlalchemy_public_id.ext.fastapi import by_public_id, install, lint_app
-from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
+from sqlalchemy_public_id.ext.pydantic import Page, PublicId, PublicModel
 
 
 class Base(DeclarativeBase):
@@ -119,15 +119,29 @@ def test_type_that_is_not_wrong(annotation: Any, model: Any, base: Any) -> None:
 
 
 def test_a_coroutine() -> None:
-    """The coroutine of an asynchronous ``of()`` that nobody awaited is named, and closed."""
+    """The coroutine of an asynchronous function that nobody awaited is named, and closed, wherever it is given."""
 
     class SaleOut(PublicModel, model=Sale):
         public_id: SaleId
 
-    async def show() -> None: ...
+    async def show() -> Any: ...
 
-    with warnings.catch_warnings(), pytest.raises(TypeError, match=r"write await SaleOut\.of\(session, obj\)"):
-        SaleOut.model_validate(show())
+    engine = create_engine("sqlite://")
+    Base.metadata.create_all(engine)
+    result = r"a coroutine \(.*show\) is given in place of its result: write await"
+    with Session(engine) as session:
+        given: list[tuple[str, Callable[[], Any]]] = [
+            (r"write await SaleOut\.of\(session, obj\)", lambda: SaleOut.model_validate(show())),
+            (r"write await Page\[…\]\.of\(session, page\)", lambda: Page[SaleOut].model_validate(show())),
+            (result, lambda: SaleOut.of(session, show())),
+            (result, lambda: SaleOut.many(session, show())),
+            (result, lambda: SaleOut.many(session, [show()])),
+            (result, lambda: Page[SaleOut].of(session, show())),
+        ]
+        for message, call in given:
+            with warnings.catch_warnings(), pytest.raises(TypeError, match=message):
+                call()
+    engine.dispose()
 
 
 # --- paths

@@ -409,4 +409,7 @@ def test_note_about_an_id_of_the_program(session: Session, write: Way) -> None:
             rows = rows[-1:]  # the rows of a statement have equal names
         with pytest.raises(IntegrityError) as error, session.begin_nested():
             write(session, User, rows)
-        assert "insert_once(" in str(getattr(error.value.orig, "__notes__", None))
+        note = str(getattr(error.value.orig, "__notes__", None))
+        assert "insert_once(" in note
+        assert "merge() finds rows by key" in note
+        assert "set the id of the copy to None" in note

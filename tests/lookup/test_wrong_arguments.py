@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, inspect, select
+from sqlalchemy import MetaData, inspect, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    InvalidCursor,
     PublicIdError,
     PublicIdMixin,
     PublicIdNotFound,
@@ -136,10 +137,35 @@ def test_warning_about_a_key(session: Session, name: str) -> None:
     assert [each.filename for each in warned] == [__file__]
 
 
+WARNING_OF_A_ROW: dict[str, Callable[[Session, Any], Any]] = {
+    "get": lambda session, row: lookup.get(session, Tag, row),
+    "get of a statement": lambda session, row: lookup.get(session, select(Tag), row),
+    "get_many": lambda session, row: lookup.get_many(session, Tag, ["0123456789ab", row, row]),
+    "keys_of": lambda session, row: lookup.keys_of(session, Tag, [row]),
+    "resolve": lambda session, row: lookup.resolve(session, row),
+    "resolve_many": lambda session, row: lookup.resolve_many(session, [row]),
+}
+
+
+@pytest.mark.parametrize("name", WARNING_OF_A_ROW)
+def test_warning_about_a_row(session: Session, name: str) -> None:
+    """A lookup of an object, or of a row with the id, finds nothing, and warns once at the line that called it."""
+    for row, kind in ((Tag(), "Tag"), (session.execute(select(literal("x").label("public_id"))).one(), "Row")):
+        with pytest.warns(PublicIdWarning, match=f"of class {kind} was looked up .* pass its public_id") as warned:
+            assert not WARNING_OF_A_ROW[name](session, row)
+
+        assert [each.filename for each in warned] == [__file__]
+
+
+def test_error_about_a_row(session: Session) -> None:
+    """What raises an error for an object shows the object, and does not warn."""
+    with pytest.raises(PublicIdNotFound, match=r"no Tag has the public id <.*Tag object at"):
+        lookup.get_one(session, Tag, Tag())
+
+
 ERROR: dict[str, Callable[[Session], Any]] = {
     "get_one": lambda session: lookup.get_one(session, Tag, 1),
     "get_many with a field": lambda session: lookup.get_many(session, Tag, [1], field="tags"),
-    "page": lambda session: lookup.page(session, Tag, limit=1, after=1),
     "==": lambda session: session.scalars(select(Tag).where(Tag.public_id == 1)).all(),
     "in_": lambda session: session.scalars(select(Tag).where(Tag.public_id.in_([1]))).all(),
     "assigned": lambda session: Tag(public_id=1),
@@ -151,6 +177,31 @@ def test_error_about_a_key(session: Session, name: str) -> None:
     """What raises an error for an integer says in it that the integer is a key, and does not warn."""
     with pytest.raises(PublicIdError, match=r"an integer is a key: session\.get\(Model, key\) finds its row"):
         ERROR[name](session)
+
+
+def test_number_as_a_cursor(session: Session) -> None:
+    """An integer is neither a key nor the number of a page here: the error says what a cursor is."""
+    for page in ({"after": 2}, {"before": 2}, {"after": 2, "order_by": Tag.id}):
+        with pytest.raises(InvalidCursor, match="it is an integer; pass the next or previous of a page"):
+            lookup.page(session, Tag, limit=1, **page)
+
+
+LISTS: dict[str, Callable[[Session], Any]] = {
+    "get": lambda session: lookup.get(session, Tag, ["0123456789ab"]),
+    "get of a tuple": lambda session: lookup.get(session, Tag, ("0123456789ab", "0123456789ab")),
+    "get of a set": lambda session: lookup.get(session, Tag, {"x"}),
+    "get_many": lambda session: lookup.get_many(session, Tag, [["0123456789ab"]]),
+    "resolve": lambda session: lookup.resolve(session, ["0123456789ab"]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_warning_about_a_list(session: Session, name: str) -> None:
+    """A list of texts in the place of one id finds nothing, and warns once at the line of the program."""
+    with pytest.warns(PublicIdWarning, match=r"write lookup\.get_many\(session, Model, public_ids\)") as warned:
+        assert not LISTS[name](session)
+
+    assert [each.filename for each in warned] == [__file__]
 
 
 def test_other_values_are_no_keys(session: Session) -> None:

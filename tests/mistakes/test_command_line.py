@@ -3,8 +3,9 @@
 import pytest
 from mistakes.models import Customer
 from mistakes.table import mistake
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from support.command import run
+from support.projects import Project
 
 
 def refused(*arguments: object) -> str:
@@ -120,3 +121,14 @@ def test_drop_without_an_answer(engine: Engine, ada: Customer) -> str:
 def test_key_is_inspected() -> None:
     """The number in an old link is shown as what it is: a text of one character, whose format is a guess."""
     assert "(a guess)" in run("inspect", "1").stdout
+
+
+@mistake("public-id add sqlite:///… customer, twice")
+def test_command_twice(project: Project, engine: Engine) -> None:
+    """The table should have ids; the second run changes nothing."""
+    assert run("add", engine.url, "customer").exit_code == 0
+    with engine.connect() as connection:
+        before = connection.scalars(text("SELECT public_id FROM customer")).all()
+    assert run("add", engine.url, "customer").exit_code == 0
+    with engine.connect() as connection:
+        assert connection.scalars(text("SELECT public_id FROM customer")).all() == before

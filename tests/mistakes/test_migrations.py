@@ -1,13 +1,21 @@
 """Mistakes with Alembic and operations, on a project with a table in use."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from mistakes.models import new_base
 from mistakes.table import mistake
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, MetaData, select, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 from support.marks import on
 from support.projects import Project, downgrade_of, upgrade_of
 from support.shops import shop
 
-from sqlalchemy_public_id import NanoId
+from sqlalchemy_public_id import NanoId, PublicIdMixin
+
+Create = Callable[[MetaData], None]
 
 
 @mistake(
@@ -92,3 +100,35 @@ def test_operation_in_a_mixed_revision(project: Project) -> None:
     """Both changes belong together; the steps of the operation are committed one by one."""
     project.write("op.add_column('customer', sa.Column('mail', sa.String(9))); op.add_public_id('customer')")
     project.upgrade()
+
+
+@mistake(
+    "create_all() with a table that exists",
+    documented=("guides/declaring-ids", r"If your table has rows already, see \[Add ids to a table in production\]"),
+)
+def test_table_without_the_column(session: Session, create: Create) -> None:
+    """The column should be added; create_all() changes no table, so the database says that there is no such column."""
+    base = new_base()
+    old: Any = type("Old", (PublicIdMixin, base), {"__tablename__": "old"})
+    session.execute(text("CREATE TABLE old (id INTEGER PRIMARY KEY)"))
+    base.metadata.create_all(session.connection())
+    with pytest.raises(OperationalError, match="public_id"):
+        session.scalars(select(old)).all()
+
+
+@mistake('op.add_public_id("customer", format="cus")', says=r"expected a format such as NanoId\(length=12\)")
+def test_prefix_as_format_of_an_operation(project: Project) -> None:
+    """The ids should have this prefix."""
+    project.write("op.add_public_id('customer', format='cus')")
+    project.upgrade()
+
+
+@mistake(
+    'op.add_public_id("customer"), as in the README, of a model with a prefix', says=r"format=NanoId\(prefix='cus'\)"
+)
+def test_operation_without_the_format(project: Project, caplog: pytest.LogCaptureFixture) -> str | None:
+    """The ids should be those of the model; they are those of the default format, and look-ups find none of them."""
+    project.config.attributes["metadata"] = shop(NanoId(prefix="cus"))
+    project.write("op.add_public_id('customer')")
+    project.upgrade()
+    return caplog.text or None

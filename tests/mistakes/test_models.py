@@ -6,9 +6,10 @@ from typing import Any, NewType
 import pytest
 from mistakes.models import CustomerId, new_base
 from mistakes.table import mistake
-from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column
+from sqlalchemy import String
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
-from sqlalchemy_public_id import JetifyTypeId, NanoId, PublicIdMixin, TypedId, Uuid7, public_id_column
+from sqlalchemy_public_id import JetifyTypeId, NanoId, PublicIdMixin, TypedId, Uuid7, lookup, public_id_column
 
 Name = NewType("Name", str)
 GUEST = {"polymorphic_identity": "guest"}
@@ -201,14 +202,18 @@ def test_prefix_as_keyword_of_the_class() -> None:
         __tablename__ = "customer"
 
 
-@mistake("class Customer(PublicIdMixin): ...", says=r"Base")
+@mistake(
+    "class Customer(PublicIdMixin): ...",
+    documented=("errors", r"takes no arguments` \| .*inherits? from .*declarative base"),
+)
 def test_model_without_base() -> None:
-    """A model is meant; the declarative base is forgotten."""
+    """A model is meant; the declarative base is forgotten. The class might be mapped by a decorator yet."""
 
     class Customer(PublicIdMixin):
         __tablename__ = "customer"
 
-    Customer(name="Ada")
+    with pytest.raises(TypeError, match=r"Customer\(\) takes no arguments"):
+        Customer(name="Ada")
 
 
 @mistake("class Customer(Base, PublicIdMixin)")
@@ -322,3 +327,68 @@ def test_mixin_of_a_subclass() -> None:
     """The ids of guests should have a prefix of their own; Python refuses the order of the bases."""
     with pytest.raises(TypeError, match="method resolution"):
         type("Guest", (PublicIdMixin, parent()), {"__mapper_args__": GUEST})
+
+
+@mistake('CustomerId("izkpm55j334u")', says=r"does not begin with 'mkcus_' \(expected mkcus_ and 12")
+def test_id_without_its_prefix() -> None:
+    """The prefix should be added."""
+    CustomerId("izkpm55j334u")
+
+
+@mistake("CustomerId.generate()", documented=("guides/declaring-ids#typed-ids", r"`CustomerId\(\)` generates an id"))
+def test_generate_of_a_typed_id() -> None:
+    """A new id is meant; Python says that there is no such attribute."""
+    with pytest.raises(AttributeError):
+        CustomerId.generate()
+
+
+@mistake('class CustomerId(TypedId, prefix="")', says=r"expected ASCII letters, digits and '_'")
+def test_empty_prefix() -> None:
+    """The ids should have a type, and no prefix."""
+    type("EmptyId", (TypedId,), {}, prefix="")
+
+
+@mistake('isinstance("cus_izkpm55j334u", CustomerId)')
+def test_text_is_no_typed_id() -> None:
+    """The text should be recognized; only a checked text is a CustomerId."""
+    assert not isinstance("mkcus_izkpm55j334u", CustomerId)
+    assert isinstance(CustomerId("mkcus_izkpm55j334u"), CustomerId)
+
+
+@mistake(
+    "public_id: Mapped[CustomerId], without the mixin",
+    says=r"Could not locate SQLAlchemy Core type.*CustomerId",
+    documented=("guides/declaring-ids", r"`PublicIdMixin\[CustomerId\]` .* the usual choice"),
+)
+def test_annotation_alone() -> None:
+    """The annotation should make the column."""
+
+    class Client(new_base()):
+        __tablename__ = "client"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        public_id: Mapped[CustomerId]
+
+
+@mistake(
+    "public_id = mapped_column(String(30), default=CustomerId)", says=r"declare the column with public_id_column\(\)"
+)
+def test_default_of_ones_own(session: Session) -> None:
+    """The column should be one that look-ups know."""
+
+    class Client(new_base()):
+        __tablename__ = "client"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        public_id: Mapped[str] = mapped_column(String(30), default=CustomerId)
+
+    lookup.get(session, Client, "mkcus_izkpm55j334u")
+
+
+@mistake("public_id = public_id_column(NanoId(length=8)), beside the mixin")
+def test_column_beside_the_mixin() -> None:
+    """The ids should have eight characters."""
+
+    class Client(PublicIdMixin, new_base()):
+        __tablename__ = "client"
+        public_id: Mapped[str] = public_id_column(NanoId(length=8))
+
+    assert len(Client().public_id) == 8

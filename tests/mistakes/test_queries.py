@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, mapped_column, sessionmaker
 from support.marks import on
 
-from sqlalchemy_public_id import PublicIdMixin, Uuid4, lookup
+from sqlalchemy_public_id import PublicIdMixin, PublicIdNotFound, Uuid4, lookup
 from sqlalchemy_public_id.asyncio import lookup as awaited
 
 # --- a public id in place of a key
@@ -152,7 +152,7 @@ def test_session_with_await(session: Session, ada: Customer) -> None:
 
 @mistake(
     "await lookup.get(session, …) of the synchronous module",
-    documented=("guides/async", r"sqlalchemy_public_id\.asyncio"),
+    documented=("errors", r"can't be used in 'await' expression` \| .*sqlalchemy_public_id\.asyncio import lookup"),
 )
 def test_await_of_a_row(session: Session, ada: Customer) -> None:
     """The row is meant; Python says that a Customer cannot be awaited."""
@@ -262,3 +262,105 @@ def test_ids_in_a_formatted_statement(session: Session, ada: Customer) -> None:
     """The ids of rows are put into the statement as text."""
     ids = tuple([ada.public_id] * 2)
     assert session.scalars(text(f"SELECT name FROM customer WHERE public_id IN {ids}")).all() == ["Ada"]
+
+
+@mistake("session.get(Customer, (ada.public_id,))", says=r"write lookup\.get\(session, Model, public_id\)")
+def test_tuple_of_a_public_id(session: Session, ada: Customer) -> None:
+    """The customer with this public id is meant."""
+    session.get(Customer, (ada.public_id,))
+
+
+@mistake(
+    'session.get(Customer, {"public_id": …})',
+    says=r"primary key attribute names are 'id'",
+    documented=("guides/looking-up#the-key-is-another-number", r"`session\.get\(\)`, .* take the \*key\*"),
+)
+def test_dictionary_of_a_public_id(session: Session, ada: Customer) -> None:
+    """The customer with this public id is meant."""
+    session.get(Customer, {"public_id": ada.public_id})
+
+
+@mistake(
+    "session.get(Customer, lookup.keys_of(session, Customer, [id]))",
+    says=r"Incorrect names of values in identifier",
+    documented=("guides/looking-up#keys-and-public-ids", r"keys\[item\["),
+)
+def test_keys_as_a_key(session: Session, ada: Customer) -> None:
+    """The key of the id is meant; keys_of() returns a dictionary."""
+    session.get(Customer, lookup.keys_of(session, Customer, [ada.public_id]))
+
+
+@mistake("where(Customer.public_id == CustomerId)", says=r"it is of type type \(expected mkcus_")
+def test_class_in_a_condition(session: Session, ada: Customer) -> None:
+    """Customers with an id are meant; parentheses are forgotten."""
+    session.scalars(select(Customer).where(Customer.public_id == CustomerId)).all()
+
+
+@mistake(
+    "lookup.get(session, Customer, ada)", warns=r"of class Customer was looked up as a public id.*pass its public_id"
+)
+def test_object_is_looked_up(session: Session, ada: Customer) -> None:
+    """The object should be loaded again."""
+    lookup.get(session, Customer, ada)
+
+
+@mistake("lookup.get(session, Customer, f'cus_{ada.public_id}')")
+def test_prefix_twice(session: Session, ada: Customer) -> None:
+    """The prefix is added to an id that has it; such an id belongs to nobody."""
+    assert lookup.get(session, Customer, f"mkcus_{ada.public_id}") is None
+
+
+@mistake(
+    "try: lookup.get(…) except PublicIdNotFound",
+    documented=("guides/looking-up#one-row", r"`get` returns `None`, and `get_one` raises `PublicIdNotFound`"),
+)
+def test_error_of_get(session: Session, ada: Customer) -> None:
+    """An unknown id should be an error."""
+    try:
+        assert lookup.get(session, Customer, CustomerId()) is None
+    except PublicIdNotFound:
+        raise AssertionError from None
+
+
+@mistake("lookup.get(session, Customer, id, for_update=True)", says=r"expected options, with_for_update")
+def test_misspelled_option(session: Session, ada: Customer) -> None:
+    """The row should be locked."""
+    lookup.get(session, Customer, ada.public_id, for_update=True)
+
+
+@mistake("lookup.get(session, Customer, id, where={'name': 'Ada'})", says=r"expected a condition such as")
+def test_dictionary_as_condition(session: Session, ada: Customer) -> None:
+    """The row is meant if it has this name."""
+    lookup.get(session, Customer, ada.public_id, where={"name": "Ada"})
+
+
+@mistake(
+    "lookup.get_many(session, Customer, first, second)",
+    says=r"takes 3 positional arguments but 4 were given",
+    documented=("guides/looking-up#many-rows", r"lookup\.get_many\(session, Book, \["),
+)
+def test_ids_as_arguments(session: Session, ada: Customer) -> None:
+    """The rows of both ids are meant."""
+    lookup.get_many(session, Customer, ada.public_id, ada.public_id)
+
+
+@mistake("lookup.resolve(session, id, models=Customer)", says=r"expected a list of models: write \[Customer\]")
+def test_one_model(session: Session, ada: Customer) -> None:
+    """Only customers should be found."""
+    lookup.resolve(session, ada.public_id, models=Customer)
+
+
+@mistake("lookup.page(session, Customer)", says=r"missing 1 required keyword-only argument: 'limit'")
+def test_page_without_limit(session: Session, ada: Customer) -> None:
+    """A page of the usual size is meant."""
+    lookup.page(session, Customer)
+
+
+@mistake(
+    "lookup.page(session, Customer, limit=10, after=page)",
+    says=r"after: no Customer has the public id Page\(",
+    documented=("guides/pages", r"after=\w+\.next"),
+)
+def test_page_after_a_page(session: Session, ada: Customer) -> None:
+    """The page after this one is meant, which begins at ``page.next``."""
+    lookup.page(session, Customer, limit=1, after=lookup.page(session, Customer, limit=1))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from mistakes.models import Customer, CustomerId, Order, new_base
 from mistakes.table import mistake
-from sqlalchemy import MetaData, func, insert, select, text
+from sqlalchemy import MetaData, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session
@@ -371,3 +371,16 @@ def test_dictionary_of_a_dataclass() -> None:
         text: Mapped[str]
 
     assert NanoId().is_valid(asdict(Label(text="urgent"))["public_id"])
+
+
+@mistake("update(Customer).values(public_id=CustomerId)", says=r"it is of type type \(expected mkcus_")
+def test_class_as_a_value(session: Session, ada: Customer) -> None:
+    """Each customer should get a new id."""
+    session.execute(update(Customer).values(public_id=CustomerId))
+
+
+@mistake("Core: insert(Customer.__table__), without public_id")
+def test_core_insert(session: Session, ada: Customer) -> None:
+    """The rows should get ids."""
+    session.execute(insert(Customer.__table__), [{"name": "Bob"}, {"name": "Eve"}])
+    assert session.scalar(select(func.count(Customer.public_id.distinct()))) == 3

@@ -8,7 +8,7 @@ from types import new_class
 from typing import Annotated, Any, NewType
 
 import pytest
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, Integer, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column, relationship
 
 from sqlalchemy_public_id import (
@@ -181,3 +181,66 @@ def test_annotation_of_a_column_that_is_not_wrong(base: Any, annotation: Any) ->
     model: Any = new_class("Stay", (base,), exec_body=lambda own: own.update(body))
 
     assert len(model().number) == 12
+
+
+# --- keys
+
+
+def visit(base: Any, *mixins: Any, annotation: Any = None, **names: Any) -> Any:
+    """Declare a model with a foreign key, whose annotation is *annotation*, to a guest."""
+    body = {"__tablename__": "visit", "__annotations__": {"guest_id": annotation}} if annotation else {}
+    target = {"guest_id": mapped_column(ForeignKey(Guest.id))}
+    return new_class("Visit", (*mixins, base), exec_body=lambda own: own.update(body | target, **names))
+
+
+@pytest.mark.parametrize("annotation", [Mapped[GuestId], Mapped[GuestId | None], "Mapped[GuestId]", Mapped[RoomId]])
+@pytest.mark.parametrize("mixin", [True, False], ids=["with a public id", "without"])
+def test_key_as_an_id(base: Any, annotation: Any, mixin: bool) -> None:
+    """A foreign key of integers with the type of ids is refused when mappers are configured, with what shows ids."""
+    names = {"__module__": __name__} | ({} if mixin else {"id": mapped_column(Integer, primary_key=True)})
+    visit(base, *([PublicIdMixin] if mixin else []), annotation=annotation, **names)
+    for _ in range(2):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"Visit: guest_id is annotated as \w+Id, but is an integer key.*guest_public_id: .* = public_ref\(",
+        ):
+            base.registry.configure(cascade=True)
+
+
+def test_primary_key_as_an_id(base: Any) -> None:
+    """A primary key is refused, too, in a mixin and a dataclass as well."""
+
+    class Numbered:
+        id: Mapped[GuestId] = mapped_column(Integer, primary_key=True)
+
+    new_class("Visit", (Numbered, base), exec_body=lambda own: own.update({"__tablename__": "visit"}))
+    with pytest.raises(ConfigurationError, match=r"Visit: id is annotated as GuestId.*a column of its own"):
+        base.registry.configure(cascade=True)
+
+    class DataBase(MappedAsDataclass, DeclarativeBase): ...
+
+    class Stay(DataBase):
+        __tablename__ = "stay"
+        id: Mapped[GuestId] = mapped_column(bigint_key().column.type, primary_key=True, init=False)
+
+    with pytest.raises(ConfigurationError, match=r"Stay: id is annotated as GuestId"):
+        DataBase.registry.configure(cascade=True)
+    DataBase.registry.dispose()
+
+
+def test_annotations_of_keys_that_are_not_wrong(base: Any) -> None:
+    """A key may be annotated as a number, among others; a foreign key to public ids, and another type, as an id."""
+
+    class Number(TypeDecorator[Any]):
+        impl = Integer
+        cache_ok = True
+
+    class Visit(PublicIdMixin, base):  # type: ignore[misc]
+        __tablename__ = "visit"
+        number: Mapped[int] = mapped_column(ForeignKey(Guest.id))
+        either: Mapped[int | GuestId] = mapped_column(ForeignKey(Guest.id))
+        text: Mapped[GuestId] = mapped_column(ForeignKey(Guest.public_id))
+        own: Mapped[GuestId] = mapped_column(Number, ForeignKey(Guest.id))
+        name: Mapped[Name] = mapped_column(ForeignKey(Guest.id))
+
+    base.registry.configure(cascade=True)

@@ -34,6 +34,8 @@ def test_persistent_id_cannot_change(session: Session, user: User, new: str | No
 
     error = caught.value
     assert (error.model, error.attribute, error.old, error.new) == ("User", "public_id", A, new)
+    remedy = "execute an UPDATE statement" if new else "leave public_id out of the values that you assign"
+    assert str(error).endswith(remedy)
     assert user.public_id == A
     assert {user.id: A} == stored(session, User)
 

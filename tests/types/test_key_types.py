@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, Integer, MetaData, String, bindparam, delete, insert, select, union, update
+from sqlalchemy import (
+    Engine,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    any_,
+    bindparam,
+    delete,
+    insert,
+    null,
+    select,
+    union,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
 from sqlalchemy.types import BigInteger
 
-from sqlalchemy_public_id import PublicIdMixin, TypedId, bulk, lookup
+from sqlalchemy_public_id import PublicIdMixin, TypedId, bulk, lookup, public_ref
 from sqlalchemy_public_id.errors import InvalidKey
 from sqlalchemy_public_id.keys import cluster_key
 
@@ -39,6 +54,7 @@ class Order(PublicIdMixin, Base):
     __tablename__ = "kt_order"
     customer_id: Mapped[int | None] = mapped_column(ForeignKey(Customer.id))
     customer: Mapped[Customer | None] = relationship()
+    customer_public_id: Mapped[str | None] = public_ref("customer")
 
 
 @pytest.fixture
@@ -115,19 +131,54 @@ def test_stored_values(session: Session, seven: Customer) -> None:
     assert len(session.scalars(select(Order).where(Order.customer_id == 7)).all()) == 21
 
 
-def test_queries_of_ids(session: Session, seven: Customer) -> None:
-    """A query of public ids is refused in place of a query of keys."""
-    ids, keys = select(Customer.public_id), select(Customer.id)
-    for query in (ids, union(ids, ids)):
-        with pytest.raises(InvalidKey, match="public_id"):
-            Order.customer_id.in_(query)
-    with pytest.raises(InvalidKey):
-        Order.customer_id == ids.limit(1).scalar_subquery()  # noqa: B015
+QUERIES: dict[str, Callable[[Session, Any], Any]] = {
+    "SELECT": lambda session, column: select(column),
+    "UNION": lambda session, column: union(select(column), select(column)),
+    "the second part of a UNION": lambda session, column: union(select(null()), select(column)),
+    "a subquery": lambda session, column: select(select(column).subquery().c[0]),
+    "a CTE": lambda session, column: select(select(column).cte().c[0]),
+    "a label": lambda session, column: select(column.label("found")),
+    "a scalar subquery": lambda session, column: select(column).scalar_subquery(),
+    "session.query()": lambda session, column: session.query(column),
+}
 
-    assert session.scalars(select(Order).where(Order.customer_id.in_(keys))).all()
-    assert session.scalars(
-        select(Order).where(Order.customer_id == keys.where(Customer.id == 7).scalar_subquery())
-    ).all()
+
+@pytest.mark.parametrize("form", QUERIES)
+def test_queries_of_ids(form: str, session: Session, seven: Customer) -> None:
+    """A query of public ids is refused in place of a query of keys."""
+    query = partial(QUERIES[form], session)
+    for given in (query(Customer.public_id), query(Order.customer_public_id)):
+        with pytest.raises(InvalidKey, match="public_id"):
+            Order.customer_id.in_(given)
+
+    session.execute(select(Order).where(Order.customer_id.in_(query(Customer.id))))
+
+
+@pytest.mark.parametrize("form", QUERIES)
+def test_queries_of_keys(form: str, session: Session, seven: Customer) -> None:
+    """A query of keys is refused in place of a query of public ids, which MySQL would compare by their digits."""
+    query = partial(QUERIES[form], session)
+    for ids in (Customer.public_id, Order.customer_public_id):
+        for given in (query(Customer.id), query(Order.customer_id)):
+            with pytest.raises(InvalidKey, match="public_id"):
+                session.execute(select(ids).where(ids.in_(given)))
+
+        session.execute(select(ids).where(ids.in_(query(OTHER.public_id))))
+
+
+def test_scalar_subqueries(session: Session, seven: Customer) -> None:
+    """A public id and a key are not compared if one of them is the result of a query."""
+    ids, keys = (
+        select(column).where(Customer.id == 7).scalar_subquery() for column in (Customer.public_id, Customer.id)
+    )
+    for given in (ids, any_(ids)):
+        with pytest.raises(InvalidKey):
+            Order.customer_id == given  # noqa: B015
+    for condition in (Order.customer_public_id == keys, Order.public_id != keys, Order.public_id == any_(keys)):
+        with pytest.raises(InvalidKey):
+            session.execute(select(Order).where(condition))
+
+    assert session.scalars(select(Order).where(Order.customer_id == keys, Order.customer_public_id == ids)).all()
 
 
 def test_columns_in_lists(seven: Customer) -> None:

@@ -25,6 +25,17 @@ _TEMPLATES = _PACKAGE / "alembic_templates", _PACKAGE.parents[1] / "alembic_temp
 
 
 class _Group(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-"):
+                raise
+            names = ", ".join(self.list_commands(ctx))
+            raise click.UsageError(f"{error.format_message()} The commands are {names}.", ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

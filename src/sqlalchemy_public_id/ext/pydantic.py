@@ -208,7 +208,8 @@ class PublicModel(BaseModel):
 
         With an ``AsyncSession``, await the call.
         """
-        session, rows = unscoped(session), list(objects)
+        session = unscoped(session)
+        rows: Any = list(objects) if hasattr(objects, "__iter__") else objects  # load() refuses it
         if hasattr(session, "run_sync"):
             return session.run_sync(cls.many, rows)
         references.load(session, rows)
@@ -242,7 +243,7 @@ class PublicModel(BaseModel):
             raise PydanticCustomError("public_model", "Input should be of {expected}, not {found}", facts)
         elif isinstance(source, Coroutine):
             source.close()  # Python would warn that nobody has awaited it
-            raise TypeError(f"{cls.__name__} is given a coroutine: write await {cls.__name__}.of(session, obj)")
+            raise _not_awaited(cls.__name__, "obj")
         return source
 
 
@@ -280,6 +281,18 @@ class Page(BaseModel, Generic[P]):
             return session.run_sync(cls.of, page)
         references.load(session, page)
         return cls.model_validate(page)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_page(cls, source: object) -> object:
+        if isinstance(source, Coroutine):
+            source.close()  # Python would warn that nobody has awaited it
+            raise _not_awaited("Page[…]", "page")
+        return source
+
+
+def _not_awaited(model: str, argument: str) -> TypeError:
+    return TypeError(f"{model} is given a coroutine: write await {model}.of(session, {argument})")
 
 
 def _refuse_keys(cls: type[PublicModel], model: type[Any]) -> None:

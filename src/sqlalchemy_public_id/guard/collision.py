@@ -116,7 +116,8 @@ def _find_ids_to_replace(call: DriverCall, error: Exception) -> list[IdInRow]:
 
 _OWN_ID = (
     "The program has set a public id that a row has already. To store a row once, however often the program runs, "
-    "write sqlalchemy_public_id.idempotency.insert_once(session, obj)."
+    "write sqlalchemy_public_id.idempotency.insert_once(session, obj). To change that row, look it up: merge() finds "
+    "rows by key. To store a copy of it, set the id of the copy to None."
 )
 
 

@@ -8,7 +8,8 @@ True
 Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is rejected without a
 query: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
 :class:`~sqlalchemy_public_id.PublicIdNotFound`, and the other functions leave it out. Integer keys are never accepted;
-the functions that raise nothing warn of them (:class:`~sqlalchemy_public_id.errors.PublicIdWarning`).
+the functions that raise nothing warn of them, and of a row or a list in place of an id
+(:class:`~sqlalchemy_public_id.errors.PublicIdWarning`).
 If a format has several spellings of an id, all are accepted, and the canonical one is returned.
 
 ``sqlalchemy_public_id.asyncio.lookup`` has these functions for an ``AsyncSession``.
@@ -18,9 +19,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnElement, Row, Select, inspect, select
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
@@ -87,12 +88,12 @@ def get(
     if load or isinstance(model, Select) or (text is not None and is_sharded(session)):
         statement, entity = selected("get", model, load.pop("where", None), attribute)
         if text is None:
-            _warn_of_key([public_id])
+            _warn_of_mistakes([public_id])
             return None
         found: M | None = _one_row(session, statement.where(getattr(entity, key) == text), load)
         return found
     if text is None:
-        _warn_of_key([public_id])
+        _warn_of_mistakes([public_id])
         return None
     row: M | None = session.scalars(query_of_one(model, key), {PARAMETER: text}).unique().one_or_none()
     return row
@@ -144,8 +145,9 @@ def get_one(
     :param field: the name of the input that contains the id, for the error. Web services then answer 422, not 404.
     :raises PublicIdNotFound: if there is no such row, or *public_id* cannot be an id of the model.
     """
-    # the error speaks of keys, too, so there is no warning
-    row = get(session, model, None if type(public_id) is int else public_id, attribute=attribute, **load)
+    # the error shows what was given, so there is no warning
+    given = public_id if isinstance(public_id, str) or _mistaken_for_id(type(public_id)) is None else None
+    row = get(session, model, given, attribute=attribute, **load)
     if row is None:
         raise _not_found(model, public_id, field)
     return row
@@ -179,7 +181,7 @@ def resolve(
         row = get(session, model, text, attribute=name, **load)
         if row is not None:
             return row
-    _warn_of_key([public_id])
+    _warn_of_mistakes([public_id])
     return None
 
 
@@ -203,7 +205,7 @@ def resolve_many(
     configure(wanted)
     candidates = [each for public_id in wanted for each in routes.candidates_of(public_id)]
     if len(candidates) < len(wanted):
-        _warn_of_key(wanted)
+        _warn_of_mistakes(wanted)
     rows: dict[str, Any] = {}
     for model, name in dict.fromkeys(each[:2] for each in candidates):
         texts = [each.text for each in candidates if each[:2] == (model, name)]
@@ -322,15 +324,35 @@ def _refuse_string(values: object, message: str) -> None:
         raise TypeError(message.format(safe_repr(values)))
 
 
-def _warn_of_key(given: Iterable[object], level: int = 3) -> None:
-    """Warn if an integer is among *given*, which are not all public ids. Called by a function that a program calls."""
-    if int in map(type, given):
-        warnings.warn(
-            "an integer was looked up as a public id, and finds nothing: to find a row by its key, write "
-            "session.get(Model, key)",
-            PublicIdWarning,
-            stacklevel=level,
-        )
+def _mistaken_for_id(kind: type[Any]) -> str | None:
+    """Return what to say of an object of class *kind* that is looked up; None if it may be the input of a client."""
+    if kind is int:
+        remedy = "to find a row by its key, write session.get(Model, key)"
+        return f"an integer was looked up as a public id, and finds nothing: {remedy}"
+    if issubclass(kind, Row) or inspect(kind, raiseerr=False) is not None:
+        return f"an object of class {kind.__name__} was looked up as a public id, and finds nothing: pass its public_id"
+    return None
+
+
+def _is_list_of_texts(value: object) -> bool:
+    # the first one is enough: a client may send a long list, or a nested one
+    return isinstance(value, (list, tuple, set, frozenset)) and isinstance(next(iter(cast("Any", value)), None), str)
+
+
+_LIST = (
+    "a list was looked up as one public id, and finds nothing: to find several rows, write "
+    "lookup.get_many(session, Model, public_ids), with a flat list of ids"
+)
+
+
+def _warn_of_mistakes(given: Sequence[object], level: int = 3) -> None:
+    """Warn if an integer, a row or a list is among *given*, not all of which are ids. A program calls the caller."""
+    messages = [*map(_mistaken_for_id, dict.fromkeys(map(type, given)))]
+    if any(map(_is_list_of_texts, given)):
+        messages.append(_LIST)
+    for message in messages:
+        if message is not None:
+            warnings.warn(message, PublicIdWarning, stacklevel=level)
 
 
 def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checked: bool = False) -> list[str]:
@@ -339,7 +361,7 @@ def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checke
     if {str}.issuperset(map(type, texts)) and all(map(type_.id_format.quick_check, texts)):
         return list(dict.fromkeys(texts))  # the usual case, without a Python loop
     if not is_checked:
-        _warn_of_key(texts, level=4)
+        _warn_of_mistakes(texts, level=4)
     return [text for text in dict.fromkeys(map(type_.id_format.canonical, texts)) if text is not None]
 
 

@@ -229,4 +229,6 @@ def _id_in(cursor: object, field: str, mark: str, id_format: Format, mapper: Map
 
 def _invalid_cursor(cursor: object, field: str, mapper: Mapper[Any], reason: str | None = None) -> InvalidCursor:
     model, may_be_token = mapper.class_.__name__, has_tokens(mapper)
+    if type(cursor) is int:
+        reason = "it is an integer; pass the next or previous of a page, or a public id, and no key or page number"
     return InvalidCursor(cursor, model=model, field=field, reason=reason, may_be_token=may_be_token)

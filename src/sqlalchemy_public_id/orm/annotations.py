@@ -1,4 +1,4 @@
-"""What ``Mapped[…]`` tells type checkers about an attribute, if the attribute never has such a value.
+"""What ``Mapped[…]`` tells type checkers about an attribute, and ``PublicIdMixin[…]`` about the ids of a model.
 
 SQLAlchemy reads the annotation only to choose a type for the column: neither beside a type, nor for a descriptor.
 """
@@ -14,8 +14,13 @@ from typing import Any, Union, get_args, get_origin
 
 from sqlalchemy.orm import Mapped
 
+from sqlalchemy_public_id.typed import TypedId
 
-def wrong_annotation(model: type[Any], name: str, shown: type[str]) -> type[Any] | None:
+MIXINS = "sqlalchemy_public_id.declare"
+"""The module of the mixins."""
+
+
+def wrong_annotation(model: type[Any], name: str, shown: type[Any]) -> type[Any] | None:
     """Return the class in the annotation of an attribute of *model* if its values, of the class *shown*, are no such.
 
     An annotation that contains no class, such as a ``NewType``, or that cannot be evaluated here, contradicts nothing.
@@ -46,10 +51,21 @@ def _members(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def _may_hold(annotation: Any, shown: type[str]) -> bool:
+def _may_hold(annotation: Any, shown: type[Any]) -> bool:
     if annotation is Any:  # a class since Python 3.11
         return True
     try:
         return not isinstance(annotation, type) or issubclass(shown, annotation)
     except TypeError:  # a protocol that cannot be checked, or a generic
         return True
+
+
+def typed_ids_of_mixins(model: type[Any]) -> dict[str, type[TypedId]]:
+    """Return the typed ids that *model* itself has in the brackets of its mixins, each by what is written."""
+    found: dict[str, type[TypedId]] = {}
+    for base in vars(model).get("__orig_bases__", ()):
+        mixin = get_origin(base)
+        if getattr(mixin, "__module__", None) == MIXINS:
+            typed = (each for each in get_args(base) if isinstance(each, type) and issubclass(each, TypedId))
+            found |= {f"{mixin.__name__}[{each.__name__}]": each for each in typed}
+    return found

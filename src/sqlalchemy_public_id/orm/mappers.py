@@ -13,10 +13,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, cast
 from weakref import WeakValueDictionary, ref
 
-from sqlalchemy import Column, FromClause, Subquery, Table, event, inspect, select
+from sqlalchemy import Column, FromClause, Integer, Subquery, Table, event, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import (
     AttributeState,
@@ -31,14 +32,15 @@ from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id._private import make_sentinel
 from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId
+from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdWarning
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.guard.drawing import discard, draw_on_access, drawing_listener
+from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
-from sqlalchemy_public_id.orm.annotations import wrong_annotation
+from sqlalchemy_public_id.orm.annotations import MIXINS, typed_ids_of_mixins, wrong_annotation
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType, is_expression
@@ -98,8 +100,7 @@ def _refuse_other_types(mapper: Mapper[Any], model: type[Any]) -> None:
         if wrong is None:
             continue
         typed, format = issubclass(wrong, TypedId), getattr(type_.format, "__name__", type_.format)
-        mixins = (base.__name__ for base in model.__mro__ if base.__module__ == "sqlalchemy_public_id.declare")
-        mixin = next(mixins, None) if name == "public_id" else None
+        mixin = next((base.__name__ for base in _mixins_of(model)), None) if name == "public_id" else None
         if not typed:
             remedy = f"write Mapped[{type_.python_type.__name__}]"
         elif mixin is None:
@@ -111,8 +112,24 @@ def _refuse_other_types(mapper: Mapper[Any], model: type[Any]) -> None:
         )
 
 
+def _refuse_ids_as_keys(mapper: Mapper[Any], model: type[Any]) -> None:
+    for name, column in mapper.columns.items():
+        is_key = bool(column.primary_key or column.foreign_keys)
+        if not is_key or not isinstance(column.type, Integer):
+            continue
+        wrong = wrong_annotation(model, name, int)
+        if wrong is None or not issubclass(wrong, TypedId):
+            continue
+        attribute = f"{name.removesuffix('_id')}_public_id"
+        shown = f'the id is shown by {attribute}: Mapped[{wrong.__name__}] = public_ref("name of the relationship")'
+        raise ConfigurationError(
+            f"{model.__name__}: {name} is annotated as {wrong.__name__}, but is an integer key; write Mapped[int]; "
+            f"{'the public id is a column of its own' if column.primary_key else shown}"
+        )
+
+
 def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
-    """Refuse a model that has the prefix of another model, or reads ids of two formats as one column.
+    """Refuse a model that has the prefix of another one, declares a key as an id, or reads two formats as one column.
 
     Runs each time that SQLAlchemy configures mappers, until it has succeeded once.
 
@@ -121,6 +138,7 @@ def before_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     attributes = id_attributes(mapper)
     if attributes:
         _register(mapper, model, attributes)
+    _refuse_ids_as_keys(mapper, model)
     _join_formats_of_union(mapper, model)
 
 
@@ -177,6 +195,10 @@ def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribu
         _register(mapper, model, attributes)
 
 
+def _mixins_of(model: type[Any]) -> list[type[Any]]:
+    return [base for base in model.__mro__ if base.__module__ == MIXINS]
+
+
 def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
     """Return True if *model* has a mixin and its own table, which is not a copy, a query or a union."""
     table: FromClause = mapper.local_table
@@ -187,7 +209,7 @@ def _is_declared_here(mapper: Mapper[Any], model: type[Any]) -> bool:
 
 def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
     has_id = any(map(is_public_id, cast("Any", mapper.persist_selectable).columns))
-    if not has_id and not any(base.__module__ == "sqlalchemy_public_id.declare" for base in model.__mro__):
+    if not has_id and not _mixins_of(model):
         raise ConfigurationError(
             f"{model.__name__} has __public_id__, and no mixin that adds the column: write "
             f"class {model.__name__}(PublicIdMixin, …), or PublicIdColumnMixin if it has a key of its own"
@@ -204,14 +226,25 @@ def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
             f"{model.__name__} has a key of its own, {', '.join(others)}, and PublicIdMixin adds another one; "
             f"use PublicIdColumnMixin"
         )
+    unchecked = [key for key in keys if isinstance(key.type, Integer) and not isinstance(key.type, BigIntegerKey)]
+    if unchecked and any("id" in vars(base) for base in _mixins_of(model)):
+        warnings.warn(
+            f"{model.__name__} declares its key {unchecked[0].name} itself, in place of one that refuses public ids "
+            f"(MySQL reads '7abc' as 7); leave it out, or write bigint_key(), or use PublicIdColumnMixin to keep it",
+            PublicIdWarning,
+            stacklevel=2,
+        )
 
 
 def _register(mapper: Mapper[Any], model: type[Any], attributes: dict[str, Column[Any]]) -> None:
     inherited = id_attributes(mapper.inherits).values() if mapper.inherits is not None else ()
     own = [column for column in attributes.values() if not any(column is other for other in inherited)]
-    if not own and "__public_id__" in vars(model):
+    others = ["__public_id__"] if "__public_id__" in vars(model) else []
+    types = {public_id_type(column).python_type for column in attributes.values()}
+    others += [written for written, typed in typed_ids_of_mixins(model).items() if typed not in types]
+    if others and not own:
         raise ConfigurationError(
-            f"{model.__name__} inherits its public id, and cannot have another format for it; remove __public_id__"
+            f"{model.__name__} inherits its public id, and cannot have another format for it; remove {others[0]}"
         )
     for column in own:
         registry.remember_model(column.table, column.key, model)
@@ -324,9 +357,12 @@ def _listen_to_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any]
 
 def _immutable(model: str, key: str, old: object, new: object) -> ImmutablePublicId:
     """Build the error for a stored row; *old* is None if the id of the row is not loaded."""
+    remedy = "to give the row another id on purpose, execute an UPDATE statement"
+    if new is None:
+        remedy = f"leave {key} out of the values that you assign"
     return ImmutablePublicId(
         f"{model}.{key} is {'stored' if old is None else safe_repr(old)} and cannot become {safe_repr(new)}: links to "
-        f"the row would break; to give the row another id on purpose, execute an UPDATE statement",
+        f"the row would break; {remedy}",
         model=model,
         attribute=key,
         old=old,

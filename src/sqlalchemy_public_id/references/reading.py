@@ -18,7 +18,7 @@ from sqlalchemy.orm.exc import DetachedInstanceError
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id.errors import ConfigurationError, ReferenceNotReadable
-from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.messages import refuse_coroutine, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, session_of
 from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
@@ -53,11 +53,13 @@ def load(session: Session, objects: Iterable[object]) -> None:
     """
     session = session_of(session)
     if not isinstance(objects, Iterable):
+        refuse_coroutine(objects)
         raise TypeError(f"expected mapped objects, not one: write [{type(objects).__name__.lower()}]")
     states: list[InstanceState[Any]] = []
     for instance in objects:
         state = cast("InstanceState[Any] | None", inspect(instance, raiseerr=False))
         if not isinstance(state, InstanceState):
+            refuse_coroutine(instance)
             raise TypeError(f"expected mapped objects, not {safe_repr(instance)}")
         states.append(state)
     mappers = dict.fromkeys(state.mapper for state in states)
