@@ -93,7 +93,7 @@ def _without_ids(value: Any) -> Any:
         if format_of_type(column.type) is not None:
             raise _InvalidKey(column)
     if isinstance(given, ColumnElement) and format_of_type(cast("Any", given).type) is not None:
-        return RefusedOperand(given, lambda: InvalidKey(value))
+        return RefusedOperand(cast("Any", given), lambda: InvalidKey(value))
     return value
 
 

@@ -50,9 +50,10 @@ def concealed(value: object) -> str:
 
 def refuse_coroutine(value: object) -> None:
     """Raise a ``TypeError`` if *value*, which is not what was expected, is a coroutine that nobody has awaited."""
+    given: Any = value
     if isinstance(value, Coroutine):
-        name = getattr(value, "__qualname__", type(value).__name__)
-        value.close()  # Python would warn that nobody has awaited it
+        name = getattr(given, "__qualname__", "unnamed")
+        given.close()  # Python would warn that nobody has awaited it
         raise TypeError(f"a coroutine ({name}) is given in place of its result: write await before the call")
 
 

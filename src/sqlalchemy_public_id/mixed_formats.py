@@ -141,7 +141,9 @@ def refused_mixture(expression: Any) -> RefusedOperand | None:
     if isinstance(expression, Column) and isinstance(expression.table, Table):
         return None
     pair = differing(formats_in(expression))
-    return None if pair is None else RefusedOperand(expression, partial(two_formats, *pair, where="an expression"))
+    if pair is None:
+        return None
+    return RefusedOperand(cast("Any", expression), partial(two_formats, *pair, where="an expression"))
 
 
 # --- set operations
@@ -215,7 +217,7 @@ def comparable(format: Format, ids: Any, value: Any) -> Any:
     elif any(map(_is_integer, returned)) and _is_never_number(format):
         error = partial(InvalidKey, ids)
     else:
-        return given
+        return cast("Any", given)
     if not isinstance(given, ColumnElement):
         raise error()
     refused = RefusedOperand(cast("Any", given), error)
