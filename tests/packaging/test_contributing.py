@@ -17,7 +17,7 @@ from support.public_modules import SOURCE, modules_of
 import sqlalchemy_public_id
 from sqlalchemy_public_id import ConfigurationError, Format, formats
 from sqlalchemy_public_id.formats.parse import known_formats
-from sqlalchemy_public_id.migrations import Consent, Pace, Timeouts, PublicIdColumn
+from sqlalchemy_public_id.migrations import Consent, Pace, PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.consent import describe_options
 
 ROOT = Path(__file__).parents[2]
