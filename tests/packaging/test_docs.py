@@ -55,7 +55,7 @@ BUDGETS = {
     "guides/collisions": 1500,
     "databases": 1500,
     "guides/command-line": 900,
-    "errors": 1350,
+    "errors": 1400,
     "background/how-it-is-fast": 800,
     "background/how-it-is-proven": 1000,
     "background/how-the-guard-works": 1000,

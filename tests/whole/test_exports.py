@@ -38,10 +38,10 @@ def test_nothing_else_is_public() -> None:
 
 
 def test_front_door() -> None:
-    """The package exports 33 names: all declarations, the formats, and the errors that an application handles."""
+    """The package exports 34 names: all declarations, the formats, and the errors that an application handles."""
     names = set(sqlalchemy_public_id.__all__)
 
-    assert len(names) == 33
+    assert len(names) == 34
     assert set(declare.__all__) <= names
     assert {each.__name__ for each in vars(formats).values() if isinstance(each, type)} - {"Budget"} <= names
     assert {name for name in names if isinstance(getattr(errors, name, None), type)} <= set(errors.__all__)
