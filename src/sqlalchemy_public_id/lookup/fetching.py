@@ -13,7 +13,8 @@ from sqlalchemy_public_id._private import loader_criteria, may_change_statements
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.lookup.keysets import CURSOR, LIMIT, Keyset
+from sqlalchemy_public_id.lookup.cursor_row import CURSOR
+from sqlalchemy_public_id.lookup.keysets import LIMIT, Keyset
 from sqlalchemy_public_id.lookup.ordering import Term, after
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.types import as_bits_format
@@ -51,21 +52,21 @@ class KeysetQuery:
         # An expert's query has the row of the cursor as a subquery, in one statement. It cannot if a value may be NULL,
         # because then the condition has another form, nor if this row is read with options of its own.
         if keyset.may_be_null or self.cursor_options:
-            place = self._place(public_id)
+            place = self._read_values(public_id)
             if self.criteria is not None:
                 return None if place is None else self._fetch(keyset.rows_after(place), parameters)
             # criteria of the statement may hide the row, so an unknown one takes as many statements as a hidden one
-            is_visible = false() if place is None else keyset.value(keyset.terms[-1]).is_not(None)
+            is_visible = false() if place is None else keyset.cursor_row.value(keyset.terms[-1]).is_not(None)
             rest = keyset.first_rows if place is None else keyset.rows_after(place)
             rows, sent = self._fetch(rest.where(is_visible), parameters)
-            is_certain = bool(rows) or is_known or self._stored_id(public_id, rows) is not None
+            is_certain = bool(rows) or is_known or self._read_id(public_id, rows) is not None
             return (rows, sent) if is_certain and place is not None else None
         # a listener that hides rows would leave out the rows of the page, but not the row of the cursor in the subquery
         if not is_known and may_change_statements(self.session, besides="sqlalchemy_public_id"):
             return self._rows_from_cursor(public_id, limit)
         rows, sent = self._fetch(keyset.rows_after_cursor, parameters)
         # the cursor is the last row, or a row that does not exist or is hidden
-        return (rows, sent) if rows or is_known or self._stored_id(public_id, rows) is not None else None
+        return (rows, sent) if rows or is_known or self._read_id(public_id, rows) is not None else None
 
     def _rows_from_cursor(self, public_id: object, limit: int) -> tuple[list[Any], int] | None:
         """Return the rows after the one with *public_id*, which the statement selects as well.
@@ -77,7 +78,7 @@ class KeysetQuery:
         rows, sent = self._fetch(self.keyset.rows_from_cursor, {LIMIT: one_more, CURSOR: public_id})
         is_first = bool(rows) and self.id_of(rows[0]) == public_id
         if not is_first:  # it is no longer among the rows, or a row that does not exist or is hidden
-            stored = self._stored_id(public_id, rows)
+            stored = self._read_id(public_id, rows)
             if stored is None:
                 return None
             is_first = bool(rows) and self.id_of(rows[0]) == stored
@@ -123,7 +124,7 @@ class KeysetQuery:
 
     # --- the row of the cursor
 
-    def _place(self, public_id: object) -> list[Any] | None:
+    def _read_values(self, public_id: object) -> list[Any] | None:
         """Return the values of the terms in the row with *public_id*, ``None`` for NULL; ``None`` if there is no row.
 
         The values are subqueries, so that no type or driver rounds them on the way. Criteria that do not apply to the
@@ -132,27 +133,29 @@ class KeysetQuery:
         """
         keyset = self.keyset
         as_selected = self.criteria is None and bool(self.cursor_options)
-        row = self._row_of_cursor(keyset.values_of_cursor(as_selected), {CURSOR: public_id})
+        query = keyset.cursor_row.select_values(keyset.terms, as_selected=as_selected)
+        row = self._read_cursor_row(query, {CURSOR: public_id})
         if row is None:
             return None
         values: list[Any] = []
         for term, read, is_null in zip(keyset.terms, row, row[len(keyset.terms) :], strict=False):
-            value = keyset.stored_value(term) if self.cursor_options else keyset.value(term)
+            subquery = keyset.cursor_row.stored_value if self.cursor_options else keyset.cursor_row.value
+            value = subquery(term)
             values.append(None if is_null else read if value is None else value)
         return values
 
-    def _stored_id(self, public_id: object, rows: list[Any]) -> Any:
+    def _read_id(self, public_id: object, rows: list[Any]) -> Any:
         """Return the public id of the row of the cursor as it is stored; None if there is no row, or it is hidden.
 
         :param rows: the rows that the page's own statement has found after it. If there are some, criteria of this
             statement do not hide the row of the cursor.
         """
         as_selected = self.criteria is None and not rows
-        query = self.keyset.row_of_cursor([self.keyset.id], as_selected=as_selected)
-        row = self._row_of_cursor(query, {CURSOR: public_id})
+        query = self.keyset.cursor_row.select_id(as_selected=as_selected)
+        row = self._read_cursor_row(query, {CURSOR: public_id})
         return None if row is None else row[0]
 
-    def _row_of_cursor(self, query: Any, parameters: dict[str, Any]) -> Any:
+    def _read_cursor_row(self, query: Any, parameters: dict[str, Any]) -> Any:
         return self.session.execute(
             query.options(*(self.criteria or ())),
             parameters,
@@ -228,6 +231,6 @@ class ShardedKeysetQuery(KeysetQuery):
         The id is a value of the statement, not a parameter, so that the application's shard chooser can look at it.
         """
         columns = [getattr(self.keyset.entity, key) for key in self.keyset.keys]
-        query = self.keyset.row_of_cursor(columns, public_id, as_selected=self.criteria is None)
-        row: Sequence[Any] | None = self._row_of_cursor(query, {})
+        query = self.keyset.cursor_row.select(columns, public_id, as_selected=self.criteria is None)
+        row: Sequence[Any] | None = self._read_cursor_row(query, {})
         return row

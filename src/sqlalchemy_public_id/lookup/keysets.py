@@ -7,29 +7,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import (
-    Column,
-    Integer,
-    ScalarSelect,
-    Select,
-    SQLColumnExpression,
-    bindparam,
-    case,
-    inspect,
-    select,
-)
+from sqlalchemy import Column, Integer, Select, SQLColumnExpression, bindparam, inspect, select
 from sqlalchemy.orm import ColumnProperty, Mapper
 
-from sqlalchemy_public_id._private import without_lock
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.lookup.ordering import Term, after, operand, tables_in
+from sqlalchemy_public_id.lookup.cursor_row import CursorRow
+from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
 from sqlalchemy_public_id.references.columns import RefColumns, columns_of_refs
 from sqlalchemy_public_id.references.reference import PublicRef
 
-CURSOR = "sqlalchemy_public_id_cursor"
 LIMIT = "sqlalchemy_public_id_limit"
-"""Parameters of the statements."""
+"""A parameter of the statements."""
 
 _KEYSETS = "sqlalchemy_public_id.keysets"
 """Key in the ``info`` of a public id's property: the keysets of plain pages, whose statements are built once."""
@@ -38,7 +27,7 @@ _KEYSETS = "sqlalchemy_public_id.keysets"
 class Keyset:
     """The rows of *selected*, which selects *entity*, in the order of *terms* and of the keys.
 
-    Its statements select the columns of *references* beside each object, and have the parameters :data:`CURSOR` and
+    Its statements select the columns of *references* beside each object, and have the parameters ``CURSOR`` and
     :data:`LIMIT`.
 
     :param visible: the condition that the row of a cursor has to meet, or None; it is among those of *selected*.
@@ -76,7 +65,9 @@ class Keyset:
         ordered = [self._completed(term, by_position) for term in terms]
         ordered += [Term(getattr(entity, key), descending, may_be_null=False, attribute=key) for key in self.keys]
         self.terms: list[Term] = [term.reversed() for term in ordered] if backwards else ordered
-        self.visible = visible
+        self.cursor_row: CursorRow = CursorRow(
+            selected, entity, name, visible=visible, is_joined=visible is not None and self._is_joined(visible)
+        )
 
     # --- statements
 
@@ -91,63 +82,20 @@ class Keyset:
     @cached_property
     def rows_after_cursor(self) -> Select[Any]:
         """The statement of a page after the row of the cursor, if no term can be NULL there."""
-        return self.rows_after(self._values)
+        return self.rows_after(self.cursor_row.values(self.terms))
 
     @cached_property
     def rows_from_cursor(self) -> Select[Any]:
         """The statement of a page that begins with the row of the cursor, if no term can be NULL there."""
-        return self.first_rows.where(after(self.terms, self._values, self.nulls_are_largest, or_equal=True))
+        return self.first_rows.where(
+            after(self.terms, self.cursor_row.values(self.terms), self.nulls_are_largest, or_equal=True)
+        )
 
     def rows_after(self, place: Sequence[Any]) -> Select[Any]:
         """Return the statement of a page after *place*, a value for each term."""
         return self.first_rows.where(after(self.terms, place, self.nulls_are_largest))
 
-    # --- the row of the cursor
-
-    # It is selected from the entity of the page, so that whatever hides rows of the page hides it, too: criteria that
-    # the application adds to the session or the statement apply to subqueries as well.
-
-    def row_of_cursor(
-        self, columns: Sequence[Any], public_id: object = None, *, as_selected: bool = False
-    ) -> Select[Any]:
-        """Return the statement for *columns* in the row of the cursor, or in the row with *public_id*.
-
-        :param as_selected: return nothing if the row does not meet the conditions of :attr:`selected`.
-        """
-        is_cursor = self.id == (self.cursor_id if public_id is None else public_id)
-        if as_selected or self._visible_tables_are_joined:  # only the page's own statement has the joins
-            row: Any = self.selected.where(is_cursor).with_only_columns(*columns, maintain_column_froms=True)
-            row = row.limit(1)  # a join repeats the row, with the same values each time
-        else:
-            row = select(*columns).select_from(self.entity).where(is_cursor)
-            row = row if self.visible is None else row.where(self.visible)
-        return cast("Select[Any]", row.correlate(None))
-
-    def values_of_cursor(self, as_selected: bool) -> Select[Any]:
-        """Return the statement for the values of the terms in the row of the cursor, and for each, 1 if it is NULL."""
-        values = [term.value_of(term.element) for term in self.terms]
-        are_null = (case((operand(value).is_(None), 1), else_=0) for value in values)
-        return self.row_of_cursor([*values, *are_null], as_selected=as_selected)
-
-    def value(self, term: Term) -> ScalarSelect[Any]:
-        """Return the value of *term* in the row of the cursor, as a subquery: NULL if the row is hidden."""
-        row = self.row_of_cursor([term.value_of(term.element)])
-        subquery: ScalarSelect[Any] = (without_lock(row) if self._visible_tables_are_joined else row).scalar_subquery()
-        return subquery
-
-    def stored_value(self, term: Term) -> ScalarSelect[Any] | None:
-        """Return the value of *term* in the row of the cursor, even if it is hidden; None if it is no column."""
-        if term.attribute is None:
-            return None
-        table: Any = self.mapper.selectable
-        column, id = (table.corresponding_column(self.mapper.columns[name]) for name in (term.attribute, self.name))
-        query = select(term.value_of(column)).select_from(table).where(id == self.cursor_id)
-        return query.correlate(None).scalar_subquery()
-
-    @cached_property
-    def cursor_id(self) -> Any:
-        """The parameter for the public id of the cursor."""
-        return bindparam(CURSOR, type_=self.id.type.as_parameter)
+    # --- terms
 
     @property
     def may_be_null(self) -> bool:
@@ -155,22 +103,9 @@ class Keyset:
         others = self.terms[: -len(self.keys)]
         return any(term.may_be_null for term in others)
 
-    @property
-    def _values(self) -> list[ScalarSelect[Any]]:
-        return [self.value(term) for term in self.terms]
-
-    @cached_property
-    def _visible_tables_are_joined(self) -> bool:
-        """True if the condition names a table that the page's own statement joins."""
-        visible: Any = self.visible
-        element = visible.__clause_element__() if hasattr(visible, "__clause_element__") else visible
-        return visible is not None and any(table not in self._tables for table in tables_in(element))
-
     def remember_references(self, rows: Sequence[Any]) -> None:
         """Keep the columns of the references of *rows*, which a statement has returned."""
         self.references.remember(rows, first=2 if self.has_id_column else 1)
-
-    # --- terms
 
     def _completed(self, term: Term, by_position: bool) -> Term:
         name = self._attributes.get(term.element)
@@ -185,6 +120,11 @@ class Keyset:
         # a column of another table is NULL after an outer join
         may_be_null = name is None or bool(self.mapper.columns[name].nullable)
         return replace(term, attribute=name, may_be_null=may_be_null, by_position=by_position and term.is_enum)
+
+    def _is_joined(self, visible: Any) -> bool:
+        """Return True if a condition names a table that only the page's own statement joins."""
+        element = visible.__clause_element__() if hasattr(visible, "__clause_element__") else visible
+        return any(table not in self._tables for table in tables_in(element))
 
     @cached_property
     def _attributes(self) -> dict[Any, str]:
