@@ -61,7 +61,7 @@ class RefusedOperand(ColumnElement[Any]):
     Building the comparison raises nothing, because ``column in [...]`` of Python compares columns as well.
     """
 
-    inherit_cache = False
+    inherit_cache: bool | None = False
 
     def __init__(self, column: ColumnElement[Any], error: Callable[[], Exception]) -> None:
         self.type: Any = column.type

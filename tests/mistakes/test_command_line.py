@@ -21,7 +21,7 @@ def no_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABASE_URL", raising=False)
 
 
-@mistake("public-id neu", says=r"Did you mean 'new'\?")
+@mistake("public-id neu", says=r"Did you mean 'new'\?|The commands are .*\bnew\b")
 def test_misspelled_command() -> str:
     """An id should be printed."""
     return refused("neu")

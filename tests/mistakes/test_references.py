@@ -16,7 +16,7 @@ from sqlalchemy.orm import (
     selectinload,
 )
 
-from sqlalchemy_public_id import PublicIdMixin, ReferenceNotReadable, public_ref
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, ReferenceNotReadable, public_ref
 
 # --- declarations
 
@@ -269,7 +269,7 @@ def test_reference_in_joinedload() -> None:
 )
 def test_reference_in_load_only(session: Session, order: Order) -> None:
     """Only the id of the customer is needed; SQLAlchemy asks the attribute for columns by a private name."""
-    with pytest.raises(IndexError, match="tuple index out of range"):
+    with pytest.raises((IndexError, ConfigurationError)):  # the latter from older releases, which ask by a public name
         load_only(Order.customer_public_id)
     row = session.scalars(select(Order).options(load_only(Order.customer_id))).one()
 

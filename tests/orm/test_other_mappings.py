@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.declarative import AbstractConcreteBase, ConcreteBase
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers
-from support.marks import on
+from support.marks import before_sqlalchemy, on
 from support.shapes import new_base
 from support.ways import flush
 
@@ -85,6 +85,11 @@ def test_model_on_a_query_of_a_model_with_a_public_id(session: Session) -> None:
 
 
 # --- concrete tables
+
+
+not_on_2_0 = pytest.mark.skipif(
+    before_sqlalchemy(2, 1), reason="SQLAlchemy 2.0 configures no model of the process after a concrete one was refused"
+)
 
 
 class Base(DeclarativeBase):
@@ -196,6 +201,7 @@ def test_concrete_tables_with_several_prefixes(session: Session, create: Callabl
     assert {*page, *following} == {*rows}
 
 
+@not_on_2_0
 def test_concrete_tables_with_several_formats_of_numbers(database: str) -> None:
     """A union would show the numbers of all tables in one format: it is refused when the mappers are configured."""
     post, *_ = concrete_models(Uuid7(prefix="qsn"), Uuid7(prefix="asn"))
@@ -203,12 +209,17 @@ def test_concrete_tables_with_several_formats_of_numbers(database: str) -> None:
         configure_mappers()
     post.registry.dispose()
 
+
+def test_concrete_tables_with_one_format_of_numbers(database: str) -> None:
+    """A union whose tables have ids of one format shows ids of this format."""
     alike, *_ = concrete_models(Uuid7(prefix="alike"), Uuid7(prefix="alike"))
     configure_mappers()
     assert alike.public_id.type.id_format == Uuid7(prefix="alike")
 
 
-@pytest.mark.parametrize("format", [NanoId(prefix="boss"), NanoId(prefix="staff")], ids=repr)
+@pytest.mark.parametrize(
+    "format", [pytest.param(NanoId(prefix="boss"), marks=not_on_2_0), NanoId(prefix="staff")], ids=repr
+)
 def test_concrete_base_with_a_table(session: Session, format: Any) -> None:
     """A base that has a table of its own finds the rows of the tables below, which have ids of its format."""
 

@@ -38,7 +38,7 @@ class MySQL(Traits):
 
     retries = True
     aborts_transaction = False
-    key_counter = KeyCounter.AUTO_INCREMENT
+    key_counter: KeyCounter | None = KeyCounter.AUTO_INCREMENT
     reads_old_snapshot = True  # REPEATABLE READ is the default
     # the drivers interpolate values into the statement; max_allowed_packet is 16 MB or more
     max_parameters: int | None = None

@@ -141,7 +141,7 @@ class OtherPostgreSQL(PostgreSQL):
     """
 
     array_parameters = False
-    key_counter = None
+    key_counter: KeyCounter | None = None
 
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         return False
@@ -156,7 +156,7 @@ class CockroachDB(_PostgresProtocol):
     """
 
     no_retries = "the retry was never run on this database"
-    key_counter = KeyCounter.SEQUENCE
+    key_counter: KeyCounter | None = KeyCounter.SEQUENCE
 
 
 class AuroraDSQL(_PostgresProtocol):

@@ -25,7 +25,7 @@ class SQLite(Traits):
     retries = True
     aborts_transaction = False
     commits_each_row = True
-    key_counter = KeyCounter.SQLITE_SEQUENCE
+    key_counter: KeyCounter | None = KeyCounter.SQLITE_SEQUENCE
     has_row_locks = False
     # 32 766 are possible (SQLITE_MAX_VARIABLE_NUMBER since 3.32), but with that many, each one takes longer.
     max_parameters: int | None = 10_000
