@@ -110,6 +110,7 @@ nitpick_ignore = [
     ("py:class", "Rows"),
     ("py:class", "Select"),
     ("py:class", "Where"),
+    ("py:class", "UUID"),  # within the type of an argument, it is looked for by no module
     ("py:class", "AnyAsyncSession"),  # for type checkers only, too
     ("py:class", "Engine"),  # within a dict, it is looked for by no module
     ("py:class", "MigrationContext"),  # half imported while Alembic loads plugins, so within a string

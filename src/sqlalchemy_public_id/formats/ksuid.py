@@ -32,7 +32,7 @@ class Ksuid(TimedFormat):
     bytes. Both sort by time. Ids of one process sort in the order of generation, in all threads: within a second, the
     random part grows by a random step of up to 56 bits. Ids of several processes sort by second.
 
-    The 32 bits of the time last until 2150, and then raise :class:`KeySpaceExhausted`.
+    The 32 bits of the time last until 2150, and then raise :class:`~sqlalchemy_public_id.errors.KeySpaceExhausted`.
 
     **An id reveals** when its row was created, to the second; and which of two ids came first.
 
