@@ -77,7 +77,7 @@ simulate: $(VENV)/test.done databases nodes
 	$(BIN)/python tests/histories $(ARGS)
 else
 simulate: $(VENV)/test.done databases
-	PUBLIC_ID_EVERY_FAULT=1 $(BIN)/python -m pytest $(WITH_SERVERS) tests/faults $(ARGS)
+	PUBLIC_ID_EVERY_FAULT=1 $(BIN)/python -m pytest $(WITH_SERVERS) --timeout 3600 tests/faults $(ARGS)
 endif
 
 # What the write path does without the names in _private.py: more statements, and the same rows, objects and errors.
