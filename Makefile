@@ -13,12 +13,12 @@ CPUS      := $(shell getconf _NPROCESSORS_ONLN)
 PROCESSES := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) < 8 ? $(CPUS) : 8)))
 # A test on a server waits for it half of the time.
 WITH_SERVERS := --dist loadfile --no-loadscope-reorder -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8)))
-QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging
+QUICK     := -m "not slow" --ignore tests/nodes --ignore tests/browser --ignore tests/packaging --ignore tools
 # whatever runs on rows: without migrations, commands, and whole services
 ROWS      := $(QUICK) $(addprefix --ignore tests/,alembic migrations cli histories helpdesk invoicing neighbours)
 # of these, what no name in _private.py is used for
 PUBLIC    := $(addprefix --ignore tests/,formats errors ext tokens keys/coprime dialects)
-LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, types, packages: make test TIER=all
+LEFT_OUT  := slow tests (kills, forks, other processes, a million ids), clusters, the browser, other languages, types, packages: make test TIER=all
 
 UV     := .venv/uv/bin/uv
 VENV   := .venv/sqlalchemy-$(SQLALCHEMY)
@@ -32,7 +32,7 @@ COMMA  := ,
 PINNED := "sqlalchemy[asyncio]~=$(SQLALCHEMY).0"
 SOURCES := $(shell find src alembic_templates -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
 
-.PHONY: help demo helpdesk check test test-all simulate programs public outside neighbours mutants lowest browser install databases nodes lint pins docs bench bench-instructions bench-quick clean
+.PHONY: help demo helpdesk check test test-all simulate programs public outside neighbours mutants lowest browser languages install databases nodes lint pins docs bench bench-instructions bench-quick clean
 
 help:
 	@echo 'make demo      every way to write a row, forced collisions, lookups: on SQLite, or on URL='
@@ -58,7 +58,7 @@ check: $(CHECK)/installed.done
 	@echo "Left out: PostgreSQL, MySQL, MariaDB: make test. Left out there too: $(LEFT_OUT)"
 
 ifeq ($(TIER),all)
-test: $(VENV)/test.done databases browser nodes
+test: $(VENV)/test.done databases browser nodes languages
 	$(BIN)/python -m pytest $(WITH_SERVERS) $(ARGS)
 else
 test: $(VENV)/test.done databases
@@ -77,7 +77,7 @@ simulate: $(VENV)/test.done databases nodes
 	$(BIN)/python tests/histories $(ARGS)
 else
 simulate: $(VENV)/test.done databases
-	PUBLIC_ID_EVERY_FAULT=1 $(BIN)/python -m pytest $(WITH_SERVERS) --timeout 3600 tests/faults $(ARGS)
+	PUBLIC_ID_EVERY_FAULT=1 $(BIN)/python -m pytest $(WITH_SERVERS) --dist load --timeout 3600 tests/faults $(ARGS)
 endif
 
 # What the write path does without the names in _private.py: more statements, and the same rows, objects and errors.
@@ -117,6 +117,9 @@ mutants: $(VENV)/test.done databases
 
 browser:
 	@tools/chromium up || echo "The tests of the page are skipped, unless ARGS=--require-all-databases." >&2
+
+languages:
+	@tools/languages up >/dev/null || echo "The programs in other languages are skipped, unless ARGS=--require-all-databases." >&2
 
 nodes:
 	@tools/nodes up || echo "The tests of several nodes are skipped, unless ARGS=--require-all-databases." >&2

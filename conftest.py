@@ -56,8 +56,9 @@ def close(names: dict[str, Any]) -> None:
 FENCES = [markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)]
 DOCSTRINGS = [rest.DocTestParser(optionflags=ELLIPSIS), rest.PythonCodeBlockParser()]
 
-APART = ["guides/history-and-listeners.md", "tutorial/a-service.md"]
-"""Pages that change SQLAlchemy for the whole process, or consist of several files; tests/packaging runs them."""
+APART = ["guides/history-and-listeners.md", "guides/graphql.md", "tutorial/a-service.md"]
+"""Pages that change SQLAlchemy for the whole process, consist of several files, or need more packages;
+tests/packaging and tests/neighbours run them."""
 
 EXAMPLES = SybilCollection(
     (

@@ -16,8 +16,8 @@ from sqlalchemy.exc import SAWarning
 
 from sqlalchemy_public_id import __version__
 from sqlalchemy_public_id.cli.commands import public_id
-from sqlalchemy_public_id.migrations import Consent, Pace, PublicIdColumn, Timeouts
-from sqlalchemy_public_id.migrations.consent import choices_of, defaults_of, describe_options
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import HOLDERS, choices_of, defaults_of, describe_options
 
 if TYPE_CHECKING:
     from docutils.nodes import Element, Node, document
@@ -77,6 +77,7 @@ SEARCHED = {
     "guides/adopting-ids": ["hashids", "sqids"],
     "guides/alembic": ["alembic", "autogenerate"],
     "guides/async": ["async", "asyncio"],
+    "guides/at-scale": ["citus", "partition", "vitess"],
     "guides/bulk-and-upsert": ["bulk insert", "on conflict", "upsert"],
     "guides/choosing-a-format": ["ksuid", "nanoid", "snowflake", "ulid", "uuid", "uuid4", "uuid7", "uuidv7"],
     "guides/collisions": ["collision", "deadlock", "retry"],
@@ -103,6 +104,7 @@ nitpick_ignore = [
     ("py:class", "collections.abc.Mapping[str"),  # of a constant: Sphinx takes its type apart at the comma
     ("py:class", "types.Annotated"),  # Sphinx knows it by no name
     ("py:class", "PydanticUndefined"),  # in the signatures that SQLModel makes
+    ("py:class", "sqlalchemy_public_id.formats._bits.PrefixedBits"),  # what formats of numbers have in common, inside
     ("py:class", "sqlalchemy_public_id.formats.uuids._Version7"),  # what two formats have in common, inside
     ("py:class", "sqlalchemy_public_id.references.polymorphic._Comparator"),  # of a column type, inside
     ("py:class", "sqlalchemy_public_id.references.reference.Source"),  # what two references have in common, inside
@@ -175,8 +177,8 @@ class Keywords(SphinxDirective):
     """The options of Alembic's operations, each with its type, default and text, as the command line has them."""
 
     def run(self) -> list[Node]:
-        defaults: dict[str, Any] = {"online": True, "dry_run": False}
-        for holder in (PublicIdColumn, Consent, Timeouts, Pace):
+        defaults: dict[str, Any] = {}
+        for holder in (PublicIdColumn, *HOLDERS):
             defaults |= defaults_of(holder)
         lines: list[str] = []
         for name, option in describe_options().items():

@@ -25,14 +25,27 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[1]))  # for the proxy of the benchmarks
 
 from support import servers
-from support.fixtures import listen, members, new_people, new_project, parcels, project, restless, send, table
+from support.fixtures import (
+    base,
+    listen,
+    members,
+    new_people,
+    new_project,
+    parcels,
+    project,
+    restless,
+    role,
+    send,
+    table,
+    tenants,
+)
 from support.invoices import new_invoices
 from support.resident_tables import ResidentTables
 
 __all__ = [
+    "base",
     "listen",
     "members",
     "new_invoices",
@@ -41,8 +54,10 @@ __all__ = [
     "parcels",
     "project",
     "restless",
+    "role",
     "send",
     "table",
+    "tenants",
 ]
 
 _FOLDERS = {"nodes": "nodes", "browser": "browser", "packaging": "housekeeping"}

@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sqlalchemy-public-id"
+"""The folder of programs and servers that need no root."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 APT_GET = ("apt-get", "-qq", "-y", "--no-install-recommends", "-oDPkg::Lock::Timeout=300")
 

@@ -25,12 +25,7 @@ from typing import Any, cast
 from sqlalchemy import Column, Insert, Table
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
-from sqlalchemy.orm import (
-    InstanceState,
-    LoaderCriteriaOption,
-    Mapper,
-    Session,
-)
+from sqlalchemy.orm import InstanceState, LoaderCriteriaOption, Mapper, Session
 from sqlalchemy.sql import compiler
 
 IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ
@@ -233,6 +228,14 @@ def has_own_values(insert: Insert) -> bool:
         return True
 
 
+def inserted_table(compiled: Any, insert: Insert) -> Any:
+    """Return the table of a compiled *insert*: for one of the tables of a joined inheritance, *insert* has the model.
+
+    If the name is missing, the keys of the others are not compared with their counters.
+    """
+    return compiled.compile_state.dml_table if available(compiled.compile_state, "dml_table") else insert.table
+
+
 def has_many_rows(insert: Insert) -> bool:
     """Return True for ``insert().values([…])``, which has all rows in one set of parameters, or if this is unknown."""
     try:
@@ -266,14 +269,15 @@ def without_lock(statement: Any) -> Any:
     return unlocked
 
 
-def loader_criteria(statement: Any) -> list[Any] | None:
-    """Return the ``with_loader_criteria()`` among the options of a SELECT; None if they are unknown.
+def options_of(statement: Any) -> tuple[Any, ...] | None:
+    """Return the options of a SELECT; None if they are unknown: then more statements are sent."""
+    return tuple(statement._with_options) if available(statement, "_with_options") else None
 
-    If the name is missing, the rows of all pages are loaded to count them.
-    """
-    if not available(statement, "_with_options"):
-        return None
-    return [option for option in statement._with_options if isinstance(option, LoaderCriteriaOption)]
+
+def loader_criteria(statement: Any) -> list[Any] | None:
+    """Return the ``with_loader_criteria()`` among the :func:`options_of` a SELECT; None if they are unknown."""
+    options = options_of(statement)
+    return None if options is None else [each for each in options if isinstance(each, LoaderCriteriaOption)]
 
 
 def may_change_statements(session: Session, *, besides: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
 from sqlalchemy import Column, ColumnElement, Table, UniqueConstraint, event
@@ -13,6 +14,8 @@ MAX_RETRIES = 1000
 """How many new ids to try, by default, for a row whose id collides."""
 
 _RETRIES_KEY = "sqlalchemy_public_id.max_retries"
+
+_UNIQUE_WITH_KEY = "sqlalchemy_public_id.unique_with"
 
 _ATTACHED = "sqlalchemy_public_id.attached"
 """Key in ``Column.info``, which is copied with the column: the column was attached to a table."""
@@ -39,14 +42,33 @@ def is_copy(column: Column[Any]) -> bool:
 
 
 def is_unique(column: Column[Any]) -> bool:
-    """Return True if the table declares *column* alone as unique."""
-    if list(column.table.primary_key) == [column]:
-        return True
-    unique = [index.columns for index in column.table.indexes if index.unique]
-    unique += [
-        constraint.columns for constraint in column.table.constraints if isinstance(constraint, UniqueConstraint)
-    ]
-    return any(list(columns) == [column] for columns in unique)
+    """Return True if the table declares *column* as unique: alone, or with the columns that it is ``unique_with``."""
+    names = {column.key, *declared_unique_with(column)}
+    return any({each.key for each in columns} == names for columns in _unique_keys(column.table))
+
+
+def unique_with(column: Column[Any]) -> tuple[Column[Any], ...]:
+    """Return the columns that rows with equal ids differ in: those of the smallest unique key of *column* and others.
+
+    There are none if *column* is unique alone, or not at all.
+    """
+    # comparing columns would build SQL
+    keys = [columns for columns in _unique_keys(column.table) if any(each is column for each in columns)]
+    nothing: list[Column[Any]] = []
+    smallest = min(keys, key=lambda columns: (len(columns), [each.name for each in columns]), default=nothing)
+    return tuple(each for each in smallest if each is not column)
+
+
+def _unique_keys(table: Any) -> Iterator[list[Column[Any]]]:
+    """Yield the columns of each unique key that *table* declares for all of its rows."""
+    yield list(table.primary_key)
+    for constraint in table.constraints:
+        if isinstance(constraint, UniqueConstraint):
+            yield list(constraint.columns)
+    for index in table.indexes:
+        is_whole = not any(option.endswith("_where") for option in index.dialect_kwargs)
+        if index.unique and is_whole and all(isinstance(each, Column) for each in index.expressions):
+            yield list(index.columns)
 
 
 def after_type_attached(type_: IdColumnType, column: Any) -> None:
@@ -83,3 +105,18 @@ def set_max_retries(column: Column[Any], value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ConfigurationError(f"max_retries is {value!r}, expected a whole number of 0 or more")
     column.info[_RETRIES_KEY] = value
+
+
+def declared_unique_with(column: Column[Any]) -> tuple[str, ...]:
+    """Return the names of the columns that *column* was declared to be unique with."""
+    names: tuple[str, ...] = column.info.get(_UNIQUE_WITH_KEY, ())
+    return names
+
+
+def set_unique_with(column: Column[Any], names: Sequence[str]) -> None:
+    """Declare that *column* is unique with the columns *names* of its table."""
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"unique_with is {names!r}, expected the names of columns, such as ('tenant_id',)")
+    if len({*names}) < len(names):
+        raise ConfigurationError(f"unique_with is {names!r}, expected each other column once")
+    column.info[_UNIQUE_WITH_KEY] = tuple(names)

@@ -11,6 +11,7 @@
 ['id', 'public_id', 'name']
 
 ``__public_id__`` sets the format of a model's ids, or a :class:`~sqlalchemy_public_id.TypedId` class.
+``__public_id_unique_with__`` names the columns with which the ids are unique, where they are not unique alone.
 ``PublicIdMixin[CustomerId]`` also sets a typed id, and declares the attribute's type for mypy and pyright.
 """
 
@@ -18,12 +19,11 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
-from sqlalchemy import Column, Identity, Index, MetaData, Table, UniqueConstraint, event
+from sqlalchemy import Identity, Table, event
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     InstrumentedAttribute,
@@ -35,21 +35,21 @@ from sqlalchemy.orm import (
     declared_attr,
     mapped_column,
 )
-from sqlalchemy.sql import quoted_name
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id import guard
 from sqlalchemy_public_id.columns import MAX_RETRIES, after_type_attached, set_max_retries
+from sqlalchemy_public_id.dialects import before_create
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard import drawing
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.key_types import BigIntegerKey
-from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.orm import Listener, Listeners, mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
+from sqlalchemy_public_id.unique_index import index_with_others, name_index
 
 __all__ = [
     "PublicIdColumnMixin",
@@ -84,6 +84,7 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
 
 _LISTENERS = Listeners(
     Listener(IdColumnType, "after_parent_attach", after_type_attached),
+    Listener(Table, "before_create", before_create),
     Listener(Mapper, "after_mapper_constructed", mappers.after_mapper_constructed),
     Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
     Listener(Mapper, "mapper_configured", mappers.mapper_configured),
@@ -134,17 +135,28 @@ class PublicIdType(IdColumnType):
 
 @overload
 def public_id_column(
-    format: type[TypedIdT], *, name: str | None = None, max_retries: int = MAX_RETRIES, **kwargs: Any
+    format: type[TypedIdT],
+    *,
+    name: str | None = None,
+    max_retries: int = MAX_RETRIES,
+    unique_with: Sequence[str] = (),
+    **kwargs: Any,
 ) -> MappedColumn[TypedIdT]: ...
 @overload
 def public_id_column(
-    format: Format | None = None, *, name: str | None = None, max_retries: int = MAX_RETRIES, **kwargs: Any
+    format: Format | None = None,
+    *,
+    name: str | None = None,
+    max_retries: int = MAX_RETRIES,
+    unique_with: Sequence[str] = (),
+    **kwargs: Any,
 ) -> MappedColumn[str]: ...
 def public_id_column(
     format: Format | type[TypedId] | None = None,
     *,
     name: str | None = None,
     max_retries: int = MAX_RETRIES,
+    unique_with: Sequence[str] = (),
     **kwargs: Any,
 ) -> MappedColumn[Any]:
     """Declare a column of public ids, which is never null and has a unique index.
@@ -155,6 +167,9 @@ def public_id_column(
     :param name: the name of the column; by default, the name of the attribute.
     :param max_retries: how many new ids to try for a row whose id collides, before raising
         :class:`~sqlalchemy_public_id.PublicIdCollision`.
+    :param unique_with: the names of other columns of the table, none of which may be NULL. Two rows may then have
+        equal ids if they differ in these columns, and the unique index has them beside the id. Declare the column by
+        which the database distributes the table: a partition key, a shard key or a tenant.
     :param kwargs: passed to :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy.orm import DeclarativeBase, Mapped
@@ -177,54 +192,20 @@ def public_id_column(
     unknown = kwargs.keys() - _OPTIONS
     if unknown:
         raise ConfigurationError(
-            f"public_id_column() has no option {', '.join(sorted(unknown))}; expected name, max_retries, or one of "
-            f"{', '.join(sorted(_OPTIONS))} for mapped_column(). Length and alphabet belong to the format"
+            f"public_id_column() has no option {', '.join(sorted(unknown))}; expected name, max_retries, unique_with, "
+            f"or one of {', '.join(sorted(_OPTIONS))} for mapped_column(). Length and alphabet belong to the format"
         )
     type_ = PublicIdType(NanoId() if format is None else format)
+    alone = not unique_with or None
     mapped: MappedColumn[Any] = mapped_column(
-        name, type_, nullable=False, unique=True, index=True, insert_default=IdDefault(type_), **kwargs
+        name, type_, nullable=False, unique=alone, index=alone, insert_default=IdDefault(type_), **kwargs
     )
     set_max_retries(mapped.column, max_retries)
-    event.listen(mapped.column, "after_parent_attach", name_index, propagate=True)
+    if unique_with:
+        index_with_others(mapped.column, unique_with)
+    else:
+        event.listen(mapped.column, "after_parent_attach", name_index, propagate=True)
     return mapped
-
-
-_NO_CONVENTION = MetaData().naming_convention
-"""The default convention of SQLAlchemy's ``MetaData``: ``ix_<table>_<column>``."""
-
-
-def name_index(column: Column[Any], table: Any) -> None:
-    """Name the unique index of *column*, unless the project has a naming convention for indexes. Runs when the column
-    is attached to *table*, after SQLAlchemy has added the index.
-
-    A naming convention applies ``ix`` to every ``Index``, unique or not, and ``uq`` to a ``UniqueConstraint``. If the
-    convention has no ``ix``, the index would have no name and could not be created.
-    """
-    if isinstance(table, Table):
-        is_named = table.metadata.naming_convention != _NO_CONVENTION
-        for index in table.indexes:
-            if not index.unique or list(index.columns) != [column]:
-                continue
-            if not (is_named and index.name):
-                index.name = quoted_name(unique_name(table.name, column.name), None)
-            event.listen(table, "after_parent_attach", partial(_use_constraint, index))
-
-
-def _use_constraint(index: Index, table: Table, metadata: MetaData) -> None:
-    """Replace the unique *index* by a constraint if the table refers to its own column. Runs when *table* is complete.
-
-    A constraint is part of CREATE TABLE, where the foreign key needs it; the index would be created afterwards.
-    """
-    (column,) = index.columns
-    names = {table.fullname, table.name} if table.schema == metadata.schema else {table.fullname}
-    targets = {f"{name}.{column.key}" for name in names}
-    if any(key.target_fullname in targets and not key.use_alter for key in table.foreign_keys):
-        table.indexes.remove(index)
-        column.index = column.unique = False  # copies of the table get the constraint, too
-        constraint = UniqueConstraint(column)
-        table.append_constraint(constraint)
-        if not isinstance(constraint.name, str):
-            constraint.name = index.name
 
 
 if TYPE_CHECKING:
@@ -271,6 +252,7 @@ class PublicIdColumnMixin(Generic[IdT]):
     """Adds the column ``public_id`` to a model that declares its own primary key."""
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
+    __public_id_unique_with__: ClassVar[Sequence[str]] = ()
 
     if not TYPE_CHECKING:  # type checkers know the keywords that the base takes
 
@@ -281,7 +263,7 @@ class PublicIdColumnMixin(Generic[IdT]):
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
         """The public id: unique, never null, and generated unless you set it."""
-        return cast("Mapped[IdT]", public_id_column(declared_format(cls), sort_order=-9))
+        return cast("Mapped[IdT]", _mixed_in(cls))
 
 
 class PublicIdMixin(PublicIdColumnMixin[IdT]):
@@ -300,6 +282,7 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
     """:class:`PublicIdColumnMixin` for dataclasses. ``public_id`` is not an argument of the constructor."""
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
+    __public_id_unique_with__: ClassVar[Sequence[str]] = ()
 
     if not TYPE_CHECKING:
 
@@ -310,7 +293,7 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
         """The public id: unique, never null, generated."""
-        return cast("Mapped[IdT]", public_id_column(declared_format(cls), sort_order=-9, init=False))
+        return cast("Mapped[IdT]", _mixed_in(cls, init=False))
 
 
 class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
@@ -323,6 +306,11 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
         @declared_attr
         def id(cls):
             return bigint_key(sort_order=-10, init=False, info={MIXED_IN: True})
+
+
+def _mixed_in(model: Any, **kwargs: Any) -> MappedColumn[Any]:
+    format: Any = declared_format(model)
+    return public_id_column(format, unique_with=model.__public_id_unique_with__, sort_order=-9, **kwargs)
 
 
 def declared_format(model: Any) -> Format | type[TypedId]:

@@ -7,6 +7,7 @@
     ├── InvalidKey (ValueError)           a public id, or another text, is given in place of an integer key
     ├── PublicIdNotFound (LookupError)    a well-formed public id belongs to no row
     │   └── InvalidCursor                 a page cannot begin at a cursor
+    ├── AmbiguousPublicId (LookupError)   several rows have one public id, which is unique only with other columns
     ├── InvalidPage (ValueError)          the limit of a page is out of range, or it has two cursors
     ├── ReferenceNotReadable (LookupError)  a foreign key is set, and no public id can be read
     ├── PublicIdCollision                 no free public id was found in max_retries attempts
@@ -23,9 +24,8 @@
     ├── ClockMovedBack                    the clock of this machine went back further than an id can wait for
     └── MissingExtra (ModuleNotFoundError)  an optional dependency is not installed
 
-``ConfigurationError``, ``DuplicatePrefix``, ``MigrationRefused``, ``BackfillIncomplete``, ``KeySpaceExhausted`` and
-``MissingExtra`` require a change to the program, its database or its installation. The other errors occur at run time
-and can be handled. Each error has its details as attributes and can be pickled.
+``ConfigurationError`` and its subclasses, ``BackfillIncomplete``, ``KeySpaceExhausted`` and ``MissingExtra`` require a
+change to the program, its database or its installation. Each error has its details as attributes and can be pickled.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sqlalchemy_public_id.messages import command_line, concealed, safe_repr
+from sqlalchemy_public_id.messages import command_line, concealed, key_hint, safe_repr
 
 __all__ = [
+    "AmbiguousPublicId",
     "BackfillIncomplete",
     "ClockMovedBack",
     "ConfigurationError",
@@ -66,11 +67,6 @@ class PublicIdWarning(UserWarning):
     """A call is probably a mistake of the program, but may be harmless, so it is not refused."""
 
 
-def _key_hint(value: object) -> str:
-    """Return the end of the message about a value that is no public id, if it is an integer."""
-    return "; an integer is a key: session.get(Model, key) finds its row" if type(value) is int else ""
-
-
 class PublicIdError(Exception):
     """The base of every error of this library."""
 
@@ -96,9 +92,8 @@ class InvalidPublicId(PublicIdError, ValueError):
 
     def __init__(self, value: object, *, expected: str, reason: str, field: str | None = None) -> None:
         where = f"{field}: " if field else ""
-        super().__init__(
-            f"{where}{safe_repr(value)} is not a public id: {reason} (expected {expected}){_key_hint(value)}"
-        )
+        problem = f"{safe_repr(value)} is not a public id: {reason} (expected {expected})"
+        super().__init__(f"{where}{problem}{key_hint(value)}")
         self.value: object = value
         """The whole value."""
         self.expected: str = expected
@@ -135,7 +130,7 @@ class PublicIdNotFound(PublicIdError, LookupError):
     def __init__(self, value: object, *, model: str, field: str | None = None, may_be_token: bool = False) -> None:
         where = f"{field}: " if field else ""
         shown = concealed(value) if may_be_token else safe_repr(value)
-        super().__init__(f"{where}no {model} has the public id {shown}{_key_hint(value)}")
+        super().__init__(f"{where}no {model} has the public id {shown}{key_hint(value)}")
         self.value: object = value
         """The whole public id."""
         self.model: str = model
@@ -157,6 +152,21 @@ class InvalidCursor(PublicIdNotFound):
             shown = concealed(value) if may_be_token else safe_repr(value)
             message = f"{field}: the cursor {shown} cannot be used: {reason}; begin with the first page"
             self.args: tuple[Any, ...] = (message,)
+
+
+class AmbiguousPublicId(PublicIdError, LookupError):
+    """Several rows have the public id: it is unique only with other columns, whose values the lookup left open."""
+
+    def __init__(self, public_ids: Sequence[object], *, model: str, columns: Sequence[str] = ()) -> None:
+        shown, names = ", ".join(map(safe_repr, public_ids[:3])), ", ".join(f"{model}.{name}" for name in columns)
+        why = f"it is unique only with {names}; compare it with one value in where=" if columns else "it is not unique"
+        super().__init__(f"several rows of {model} have the public id {shown}: {why}")
+        self.public_ids: tuple[object, ...] = tuple(public_ids)
+        """The ids that several rows have."""
+        self.model: str = model
+        """The name of the model that was searched."""
+        self.columns: tuple[str, ...] = tuple(columns)
+        """The names of the attributes with which an id is unique; none if the table has no unique index."""
 
 
 class InvalidPage(PublicIdError, ValueError):
@@ -254,10 +264,8 @@ class DuplicatePrefix(ConfigurationError):
     """A prefix is used twice, or is ambiguous with another one, so that an id could belong to two types."""
 
     def __init__(self, prefix: str, *, holder: str, newcomer: str, why: str) -> None:
-        super().__init__(
-            f"the prefix {prefix!r} of {newcomer} {why} {holder}: a public id must lead to one type; "
-            f"choose another prefix for one of them"
-        )
+        problem = f"the prefix {prefix!r} of {newcomer} {why} {holder}: a public id must lead to one type"
+        super().__init__(f"{problem}; choose another prefix for one of them")
         self.prefix: str = prefix
         """The prefix of the newcomer."""
         self.holder: str = holder
@@ -272,16 +280,13 @@ class BackfillIncomplete(PublicIdError):
     def __init__(self, *, table: str, column: str, missing: int, format: object, schema: str | None = None) -> None:
         full_name = f"{schema}.{table}" if schema else table
         rows = f"1 row of {full_name} has" if missing == 1 else f"{missing} rows of {full_name} have"
-        super().__init__(
-            f"{rows} no {column} yet; fill them first, with "
-            f"op.backfill_public_id({table!r}) in an earlier migration, or with: "
-            f"{command_line('backfill', table, column=column, format=format, schema=schema)}"
-        )
+        command = command_line("backfill", table, column=column, format=format, schema=schema)
+        first = f"fill them first, with op.backfill_public_id({table!r}) in an earlier migration, or with: {command}"
+        super().__init__(f"{rows} no {column} yet; {first}")
         self.table: str = table
         self.column: str = column
         self.schema: str | None = schema
         self.format: object = format
-        """The format of the missing ids."""
         self.missing: int = missing
         """The number of rows without an id."""
 
@@ -325,15 +330,11 @@ class LockNotAvailable(PublicIdError):
 
     def __init__(self, *, step: str, table: str, attempts: int, timeout: float, holder: int | None = None) -> None:
         looks = "(pg_stat_activity, SHOW PROCESSLIST)"
-        problem = (
-            f"no lock within {timeout:g} s in {attempts} attempts; "
-            f"find the transaction that holds it {looks}, end it, and run the migration again"
-        )
+        problem = f"no lock within {timeout:g} s in {attempts} attempts; find the transaction that holds it {looks}, "
+        problem += "end it, and run the migration again"
         if holder is not None:
-            problem = (
-                f"another migration is still running after {timeout:g} s; "
-                f"wait for it, or end its connection {holder} {looks}, and run this one again"
-            )
+            problem = f"another migration is still running after {timeout:g} s; wait for it, or end its connection "
+            problem += f"{holder} {looks}, and run this one again"
         super().__init__(f"{table}: could not {step}: {problem}")
         self.step: str = step
         """The step that needed the lock."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -57,16 +57,24 @@ def refuse_coroutine(value: object) -> None:
         raise TypeError(f"a coroutine ({name}) is given in place of its result: write await before the call")
 
 
-def command_line(name: str, table: str, **options: object) -> str:
+def command_line(name: str, table: str, **options: Any) -> str:
     """Return the command ``public-id`` *name* for *table*, without the options that are ``None``.
 
     The URL comes from the environment: all users of a host can see the arguments of a process, including a password.
     """
     import shlex  # only for migrations
 
-    given = {option: str(value) for option, value in options.items() if value is not None}
-    words = [word for option, value in given.items() for word in (f"--{option.replace('_', '-')}", value)]
+    given = [(option, value) for option, value in options.items() if value is not None]
+    words: list[str] = []
+    for option, value in given:
+        several: Sequence[object] = cast("Any", value) if isinstance(value, tuple) else [value]
+        words += [word for each in several for word in (f"--{option.replace('_', '-')}", str(each))]
     if table.startswith("-"):
         words.append("--")  # what follows is not an option
     url = '"$DATABASE_URL" ' if "://" in table else ""  # otherwise the table would be taken for it
     return f"public-id {name} {url}{shlex.join([*words, table])}"
+
+
+def key_hint(value: object) -> str:
+    """Return the end of the message about a value that is no public id, if it is an integer."""
+    return "; an integer is a key: session.get(Model, key) finds its row" if type(value) is int else ""

@@ -258,7 +258,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         return self._typed or str
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(column_type(self.id_format, traits_for(dialect)))
+        return dialect.type_descriptor(column_type(self.id_format, traits_for(dialect), is_created=True))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         if value is None:
@@ -380,9 +380,11 @@ def as_bits_format(format: Format) -> BitsFormat:
     return format
 
 
-def column_type(format: Format, traits: Traits) -> TypeEngine[Any]:
-    """Return SQLAlchemy's own type for a column of ids of *format*, in the database with these *traits*."""
-    return traits.integer_type(format.bits) if format.is_native and format.bits else traits.text_type(format.max_length)
+def column_type(format: Format, traits: Traits, *, is_created: bool = False) -> TypeEngine[Any]:
+    """Return SQLAlchemy's own type for ids of *format*; with *is_created*, its DDL may depend on the server."""
+    if format.is_native and format.bits:
+        return traits.integer_type(format.bits)
+    return (traits.column_text if is_created else traits.text_type)(format.max_length)
 
 
 def to_database(format: Format, text: object, dialect: Dialect) -> Any:

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from alembic.autogenerate import produce_migrations, render_python_code
-from alembic.migration import MigrationContext
-from alembic.operations.ops import MigrationScript
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, String, Table
 from support.marks import on
-from support.people import People, migrating, send
+from support.people import People, send
+from support.scripts import autogenerate, run, written
 
 from sqlalchemy_public_id import NanoId, PublicIdType, public_id_column
 
@@ -57,27 +55,6 @@ def public_id() -> Column[Any]:
 def declared_with_unique() -> Column[Any]:
     """Return the column as ``PublicIdType`` declares it, with ``unique=True``."""
     return Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, nullable=False, unique=True)
-
-
-def autogenerate(engine: Engine, metadata: MetaData) -> MigrationScript:
-    """Return the script that autogenerate produces for *metadata*."""
-    with engine.connect() as connection:
-        ids: Any = {"include_object": lambda item, name, kind, *_: kind != "column" or name == "public_id"}
-        return produce_migrations(MigrationContext.configure(connection, opts=ids), metadata)
-
-
-def written(script: MigrationScript) -> str:
-    """Return the body of ``upgrade()``."""
-    assert script.upgrade_ops is not None
-    return render_python_code(script.upgrade_ops)
-
-
-def run(engine: Engine, operations: Any) -> None:
-    """Run the operations that autogenerate has produced."""
-    with engine.connect() as connection, migrating(connection) as op:
-        for each in operations.ops:
-            for operation in getattr(each, "ops", [each]):
-                op.invoke(operation)
 
 
 UNIQUE = {

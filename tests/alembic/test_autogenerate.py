@@ -129,6 +129,14 @@ def test_default_of_the_user(project: Project) -> None:
     assert "'add_column'" in str(project.check(with_column(column)))
 
 
+@on("postgresql")
+def test_column_with_its_name_in_capitals(project: Project) -> None:
+    """PostgreSQL tells such a column from the one of the model, so that the ids are added beside it."""
+    project.execute('ALTER TABLE customer ADD COLUMN "PUBLIC_ID" VARCHAR(12)')
+
+    assert "op.add_public_id('customer')" in project.migrate(shop())
+
+
 @on("sqlite")
 def test_filters_of_the_user(project: Project) -> None:
     """Columns that ``include_object`` excludes are left out."""
@@ -137,6 +145,15 @@ def test_filters_of_the_user(project: Project) -> None:
 
     project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(12)")
     assert project.check(shop()) is None
+
+
+@on("sqlite")
+def test_filter_of_what_no_model_has(project: Project) -> None:
+    """An ``include_object`` that leaves out what only the database has leaves out no column of a model."""
+    project.configure("include_object=lambda object, name, kind, reflected, other: not reflected,")
+    project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(12)")
+
+    assert upgrade_of(project.migrate(shop())) == ["op.add_public_id('customer')"]
 
 
 # --- there and back
@@ -283,13 +300,16 @@ def test_collation(project: Project, engine: Engine, null: bool) -> None:
 
 @pytest.mark.parametrize("default", ["missing", "there"])
 def test_default_that_the_model_wants(project: Project, default: str) -> None:
-    """A missing server default is a difference only if the model declares one."""
+    """A missing server default is a difference only if the model declares one; the migration adds it."""
     project.write(f"op.add_public_id('customer', server_default='{'drop' if default == 'missing' else 'keep'}')")
     project.upgrade()
     assert project.check(shop()) is None
 
-    found = project.check(shop(server_default=FetchedValue()))
-    assert (found is None) == (default == "there")
+    wanted = shop(server_default=FetchedValue())
+    assert (project.check(wanted) is None) == (default == "there")
+    project.migrate(wanted)
+    assert project.check(wanted) is None
+    project.execute("INSERT INTO customer (name) VALUES ('Ada')")
 
 
 @on("sqlite", "postgresql")

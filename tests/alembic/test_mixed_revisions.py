@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import alembic
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
+from alembic.operations.ops import (
+    AddColumnOp,
+    CreateForeignKeyOp,
+    CreateIndexOp,
+    CreateUniqueConstraintOp,
+    DowngradeOps,
+    MigrationScript,
+    UpgradeOps,
+)
 from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, String, Table, inspect, text
 from sqlalchemy.schema import FetchedValue
 from support.marks import on
@@ -18,6 +28,8 @@ from support.shops import old_shop, shop
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.alembic import add_public_id
+from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, ExpandPublicIdOp
+from sqlalchemy_public_id.alembic.revisions import one_revision
 from sqlalchemy_public_id.errors import LockNotAvailable
 
 pytestmark = pytest.mark.backend
@@ -87,15 +99,71 @@ def test_what_depends_on_the_column_comes_last(project: Project) -> None:
     customer = metadata.tables["customer"]
     Index("ix_customer_city_and_id", customer.c.city, customer.c.public_id)
     Table("visit", metadata, Column("id", Integer, primary_key=True), Column("of", ForeignKey(customer.c.public_id)))
+    Table("photo", metadata, Column("id", Integer, primary_key=True), Column("of", ForeignKey("visit.id")))
     written = project.migrate(metadata, "more")
 
     assert project.history()[1:] == ["more", "more: public ids", "more: after public ids"]
     assert project.check(metadata) is None
     assert written.index("add_public_id") < written.index("ix_customer_city_and_id")
+    assert written.index("drop_table('photo')") < written.index("drop_table('visit')")
     project.downgrade("-3")
     assert project.differences(old_shop()) == []
     project.upgrade()
     assert project.check(metadata) is None
+
+
+def foreign_key(schema: str | None, of: str | None) -> CreateForeignKeyOp:
+    return CreateForeignKeyOp(
+        f"fk_{of}", "visit", "customer", ["of"], ["public_id"], source_schema=schema, referent_schema=of
+    )
+
+
+DEPENDENT: dict[str, Callable[[str | None], Any]] = {
+    "index": lambda schema: CreateIndexOp("ix", "customer", ["name", "public_id"], schema=schema),
+    "constraint": lambda schema: CreateUniqueConstraintOp("uq", "customer", ["name", "public_id"], schema=schema),
+    "foreign key": lambda schema: foreign_key(schema, schema),
+    "foreign key from elsewhere": lambda schema: foreign_key("lobby", schema),
+    "foreign key from the other": lambda schema: foreign_key(None if schema else "attic", schema),
+    "column": lambda schema: AddColumnOp(
+        "visit",
+        Column(
+            f"of_{schema}", String(12), ForeignKey(f"{schema}.customer.public_id" if schema else "customer.public_id")
+        ),
+    ),
+}
+
+
+def key_of(op: Any) -> tuple[str | None, ...]:
+    """Return what distinguishes an operation from those of a namesake in another schema."""
+    schema = op.kw.get("source_schema") if isinstance(op, CreateForeignKeyOp) else getattr(op, "schema", None)
+    referent = getattr(op, "kw", {}).get("referent_schema")
+    return type(op).__name__, schema, referent
+
+
+@on("sqlite")
+@pytest.mark.parametrize("ours", ["attic", None])
+@pytest.mark.parametrize("dependent", DEPENDENT)
+def test_namesakes_in_two_schemas(engine: Engine, dependent: str, ours: str | None) -> None:
+    """Of two tables with one name, what depends on the ids of the one moves, with its downgrade, and nothing else."""
+    other = None if ours else "attic"
+    adding, more = AddPublicIdOp("customer", schema=ours), DEPENDENT[dependent](ours)
+    of_others = [ExpandPublicIdOp("customer", schema=other, online=False), DEPENDENT[dependent](other)]
+    upgrade = [adding, more, *of_others]
+    downgrade = [op.reverse() for op in reversed(upgrade)]
+    scripts = [MigrationScript("1", UpgradeOps(upgrade), DowngradeOps(downgrade), message="m")]
+
+    one_revision(None, None, scripts)  # type: ignore[arg-type]
+
+    written = [(script.upgrade_ops, script.downgrade_ops) for script in scripts]
+    assert [[*map(key_of, up.ops)] for up, _ in written if up] == [
+        [*map(key_of, of_others)],
+        [*map(key_of, [adding])],
+        [key_of(more)],
+    ]
+    for up, down in written:
+        assert up is not None
+        assert down is not None
+        assert [*map(key_of, down.ops)] == [key_of(op.reverse()) for op in reversed(up.ops)]
 
 
 @pytest.mark.parametrize("template", ["generic", PLAIN], ids=["template", "plain env.py"])
@@ -183,6 +251,29 @@ def test_first_revision(new_project: Callable[..., Project]) -> None:
     project.upgrade()
 
     assert columns(project) == ["id", "name", "public_id"]
+
+
+@on("postgresql")
+def test_versions_in_another_schema(new_project: Callable[..., Project]) -> None:
+    """The table of versions is looked for where ``version_table`` and ``version_table_schema`` say."""
+    project = new_project()
+    project.execute("DROP SCHEMA IF EXISTS attic CASCADE")
+    project.execute("CREATE SCHEMA attic")
+    project.configure('version_table="versions of \'us\'", version_table_schema="attic",')
+    project.config.attributes["metadata"] = MetaData()
+    project.execute("CREATE TABLE customer (id SERIAL PRIMARY KEY, name VARCHAR(20))")
+    try:
+        project.write(WRITES["a column"])
+        project.write('op.add_public_id("customer")')
+        project.upgrade()
+        assert columns(project) == ["id", "name", "nick", "public_id"]
+
+        project.write(f'{WRITES["a row"]}\n    op.drop_public_id("customer")')
+        with pytest.raises(ConfigurationError, match="into a separate revision"):
+            project.upgrade()
+    finally:
+        project.engine.dispose()
+        project.execute("DROP SCHEMA attic CASCADE")
 
 
 @pytest.mark.parametrize("begins", ["before", "after"])

@@ -106,6 +106,8 @@ def test_registered_once() -> None:
         ("schema", "public_id_revisions"): 1,
         ("schema", "cluster_key"): 1,
         ("schema", "public_id_structure"): 1,
+        ("schema", "public_id_references"): 1,
+        ("column", "types"): 1,
         ("column", "server_default"): 1,
         ("table", "public_id"): 1,
     }

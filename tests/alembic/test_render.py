@@ -116,6 +116,8 @@ LONG_LINES = [
     {"format": NanoId(prefix="b").accepting(LONG, LONG.prefixed("old")), "comment": "It's (a, b) \\ 'c'"},
     {"comment": "of many words, " * 9},
     {"schema": "a_schema_of_a_name", "unique_name": "a_name_that_is_long", "comment": "of some words"},
+    # arguments that fit into a line, with and without their commas, or do not
+    *({"format": NanoId(24, prefix="p" * length, separator="~~"), "comment": "of words"} for length in range(36, 46)),
 ]
 
 

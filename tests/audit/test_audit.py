@@ -160,7 +160,12 @@ INDEXES: dict[str, tuple[Sequence[str], Callable[[], Any], bool, dict[str, str]]
     ),
     "constraint": (ALL, lambda: UniqueConstraint("public_id"), False, {}),
     "second": (ALL, lambda: Index("another", "public_id"), True, {"index-redundant": "another adds nothing to uq"}),
-    "second unique": (ALL, lambda: Index("another", "public_id", unique=True), True, {"index-redundant": "drop it"}),
+    "second unique": (
+        ALL,
+        lambda: Index("another", "public_id", unique=True),
+        True,
+        {"index-redundant": "another adds nothing to uq"},
+    ),
     "constraint beside it": (
         ALL,
         lambda: UniqueConstraint("public_id", name="by_the_table"),
@@ -192,6 +197,28 @@ def test_indexes(engine: Engine, new_invoices: NewInvoices, kind: str) -> None:
 
     assert findings.keys() == expected.keys()
     assert all(words in findings[problem].message for problem, words in expected.items())
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize("names", [(f"uq_{NAME}_public_id", "other"), ("other", f"uq_{NAME}_public_id")])
+def test_partial_index_beside_a_whole_one(engine: Engine, new_invoices: NewInvoices, names: tuple[str, str]) -> None:
+    """Of a partial unique index and one of all rows, the partial one is redundant, whatever their names are."""
+    partial, whole = names
+    some = Index(partial, "public_id", unique=True, **PARTIAL)
+    new_invoices(some, Index(whole, "public_id", unique=True), index=False)
+
+    findings = found(engine)
+
+    assert findings.keys() == {"index-redundant"}
+    assert findings["index-redundant"].facts == {"index": partial, "beside": whole}
+
+
+@on("sqlite", "postgresql")
+def test_plain_index_beside_a_partial_one(engine: Engine, new_invoices: NewInvoices) -> None:
+    """A plain index is not redundant beside a unique index of some rows, because only it finds the others."""
+    new_invoices(Index("uq_some", "public_id", unique=True, **PARTIAL), Index("ix_all", "public_id"), index=False)
+
+    assert found(engine).keys() == {"unique-missing"}
 
 
 def test_primary_key(engine: Engine, create: Callable[[MetaData], None]) -> None:
@@ -268,6 +295,19 @@ def test_remedies_that_lock_give_up(engine: Engine, new_invoices: NewInvoices) -
     assert time.monotonic() - began < 30  # a server waits for a day, a year or without a limit
 
 
+@on("postgresql", "mysql", "mariadb")
+def test_limits_of_a_remedy(engine: Engine, new_invoices: NewInvoices) -> None:
+    """A long statement of a remedy waits longer for its lock, and the statements behind it do not."""
+    new_invoices(nullable=True)
+    remedy = found(engine)["nullable"].remedy
+
+    assert remedy is not None
+    first, long, again, *_ = [
+        int(line.split("=")[1].strip(" ;")) for line in remedy.lines if "lock_" in line and "=" in line
+    ]
+    assert again == first < long
+
+
 # --- types and collations
 
 
@@ -328,6 +368,7 @@ UNSIGNED = mysql.BIGINT(unsigned=True)
         *((database, BigInteger(), 2**62 + 10**9, "50%", "pass the cluster") for database in ALL[1:]),
         ("mysql", UNSIGNED, 2**63 + 5, "50%", "pass the cluster"),  # only cluster keys get this large
         ("mysql", mysql.INTEGER(unsigned=True), 2**30 + 5, None, ""),
+        ("mysql", mysql.MEDIUMINT(), 8_221_000, "98%", "make it a BIGINT"),
         ("sqlite", None, 2**31, None, ""),
     ],
     indirect=["database"],
@@ -357,6 +398,37 @@ def test_short_sequence(engine: Engine, new_invoices: NewInvoices) -> None:
         connection.exec_driver_sql(f"ALTER SEQUENCE {NAME}_id_seq AS integer")
 
     assert found(engine)["key-nearly-full"].facts["limit"] == 2**31 - 1
+
+
+@on("postgresql")
+def test_long_sequence(engine: Engine, new_invoices: NewInvoices) -> None:
+    """An integer key is limited by its type, even if its sequence goes on."""
+    new_invoices(first=2**31 - 1000)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {NAME} ALTER COLUMN id TYPE integer")
+        connection.exec_driver_sql(f"ALTER SEQUENCE {NAME}_id_seq AS bigint")
+
+    assert found(engine)["key-nearly-full"].facts["limit"] == 2**31 - 1
+
+
+@pytest.mark.parametrize("columns", ["id", "public_id, id"])
+def test_remedy_beside_an_index_of_the_name(engine: Engine, new_invoices: NewInvoices, columns: str) -> None:
+    """If an index that is not unique has the name that the migration would use, the remedy says so."""
+    new_invoices(index=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE INDEX uq_{NAME}_public_id ON {NAME} ({columns})")
+
+    remedy = str(found(engine)["unique-missing"].remedy)
+    assert "rename or drop it, or pass unique_name= with another name" in remedy
+
+
+def test_remedy_beside_a_plain_index_of_the_name(engine: Engine, new_invoices: NewInvoices) -> None:
+    """If a plain index of the column has the name of the unique index, the remedy builds one of another name."""
+    new_invoices(index=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE INDEX uq_{NAME}_public_id ON {NAME} (public_id)")
+
+    assert f"uq_{NAME}_public_id_2" in str(found(engine)["unique-missing"].remedy)
 
 
 # --- defaults, and what a migration has left

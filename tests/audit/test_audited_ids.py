@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Uuid, insert, inspect
 from support.applied_remedies import mend, paste
-from support.invoices import NAME, NewInvoices
+from support.invoices import NAME, NewInvoices, raise_counter
 from support.marks import on
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, Uuid4, Uuid7, audit
@@ -119,6 +119,7 @@ def test_numbers(engine: Engine, new_invoices: NewInvoices, format: BitsFormat) 
     with engine.begin() as connection:
         value = traits_for(engine.dialect).to_native(wrong, format.bits)
         connection.execute(insert(plain), {"id": 9, "public_id": value})
+        raise_counter(connection, plain)
 
     examples = [each.facts["examples"] for each in found(engine, formats={NAME: format}).values()]
     assert examples == ([[format.from_int(wrong)]] if isinstance(format, Uuid7) else [])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, Inspector, create_engine, insert
+from sqlalchemy import Connection, Engine, Inspector, insert
 from sqlalchemy.exc import DBAPIError
 from support.applied_remedies import paste
 from support.attached_databases import OTHER, attach
 from support.command import run
 from support.invoices import NAME, NewInvoices
 from support.marks import on
+from support.rights import USER, user_with
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, audit
 from sqlalchemy_public_id.audit.tables import AuditedTable
@@ -148,7 +148,7 @@ def test_own_schemas_of_the_database(engine: Engine) -> None:
 
 
 @pytest.fixture(name="reader")
-def _reader(engine: Engine, new_invoices: NewInvoices) -> Iterator[Connection]:
+def _reader(engine: Engine, new_engine: Callable[..., Engine], new_invoices: NewInvoices) -> Iterator[Connection]:
     """Yield a connection to a database with a faultless table, and with a table "hidden" that it cannot read."""
     new_invoices()
     if engine.name == "sqlite":
@@ -166,21 +166,11 @@ def _reader(engine: Engine, new_invoices: NewInvoices) -> Iterator[Connection]:
         engine.dispose()
         return
     new_invoices(name="hidden")
-    name = f"reader_{os.getpid()}"
-    user = name if engine.name == "postgresql" else f"{name}@'%%'"
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as admin:
-        admin.exec_driver_sql(f"CREATE ROLE {user} LOGIN" if user == name else f"CREATE USER {user}")
-        admin.exec_driver_sql(f"GRANT SELECT ON {NAME} TO {user}")
-        admin.exec_driver_sql(f"GRANT INSERT ON hidden TO {user}")
-        own = create_engine(engine.url.set(username=name, password=None))
-        try:
-            with own.connect() as connection:
-                yield connection
-        finally:
-            own.dispose()
-            if user == name:
-                admin.exec_driver_sql(f"DROP OWNED BY {user}")
-            admin.exec_driver_sql(f"DROP {'ROLE' if user == name else 'USER'} {user}")
+    with user_with(engine, "SELECT", NAME) as url:
+        with engine.begin() as admin:
+            admin.exec_driver_sql(f"GRANT INSERT ON hidden TO {USER}")
+        with new_engine(engine.name, url).connect() as connection:
+            yield connection
 
 
 def test_tables_that_cannot_be_read(reader: Connection) -> None:
@@ -191,6 +181,7 @@ def test_tables_that_cannot_be_read(reader: Connection) -> None:
     assert (finding.table, finding.problem, finding.severity) == ("hidden", "table-unreadable", "warning")
     assert finding.facts["error"] in finding.message
     assert "\n" not in finding.message
+    assert report.without_column == []
     tables = {table.name: table for table in report.tables}
     assert (tables[NAME].readable, tables[NAME].sampled, tables["hidden"].readable) == (True, 3, False)
     if reader.dialect.name == "sqlite":

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from support.marks import on
 from support.people import People, send
 
-from sqlalchemy_public_id import NanoId, Uuid7, audit
+from sqlalchemy_public_id import NanoId, Uuid4, Uuid7, audit
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.alphabets import BASE36
@@ -56,6 +56,15 @@ def test_old_default(old_people: People) -> None:
     assert found(people.engine, format) == []
     people.write(2)
     assert len({*people.ids()}) == 5
+
+
+@pytest.mark.parametrize("format", [Uuid4(), NanoId(), Uuid7()], ids=repr)
+def test_present_default(new_people: Callable[..., People], format: Format) -> None:
+    """The default of a migration is not outdated, also if early builds have written the same."""
+    people = new_people(1, format=format)
+    people.add()
+
+    assert found(people.engine, format) == []
 
 
 @pytest.mark.parametrize("old_people", [NanoId()], ids=repr, indirect=True)

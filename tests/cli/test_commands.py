@@ -218,10 +218,11 @@ def test_max_load(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on("sqlite")
-def test_load_of_sqlite(people: People) -> None:
+@pytest.mark.parametrize("statements", [3, 0])
+def test_load_of_sqlite(people: People, statements: int) -> None:
     """SQLite reports neither load nor lag, so both are refused before the first batch; it would wait for ever."""
     people.run("expand_public_id")
-    result = run("backfill", "person", "--max-load", "3")
+    result = run("backfill", "person", "--max-load", statements)
 
     assert result.exit_code == UNUSABLE
     assert "sqlite does not report its load" in result.stderr
@@ -242,21 +243,13 @@ def test_replica_that_does_not_answer(people: People) -> None:
 
 
 @on("postgresql")
-def test_load_that_is_hidden(people: People) -> None:
+def test_load_that_is_hidden(people: People, role: str) -> None:
     """PostgreSQL hides the statements of other roles from this one, and the error names the missing right."""
-    with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("DROP ROLE IF EXISTS public_id_blind"))
-        connection.execute(text("CREATE ROLE public_id_blind"))
-        try:
-            with people.engine.connect() as blind:
-                blind.execute(text("SET ROLE public_id_blind"))
-                with pytest.raises(ConfigurationError, match="GRANT pg_read_all_stats TO public_id_blind"):
-                    MaxLoad(10).running(blind)
-                blind.rollback()
-                blind.execute(text("RESET ROLE"))
-                blind.commit()
-        finally:
-            connection.execute(text("DROP ROLE public_id_blind"))
+    with people.engine.connect() as other, people.engine.connect() as blind:
+        other.execute(text("SELECT 1"))  # a session whose statement is hidden
+        blind.execute(text(f"SET LOCAL ROLE {role}"))
+        with pytest.raises(ConfigurationError, match=f"GRANT pg_read_all_stats TO {role}"):
+            MaxLoad(10).running(blind)
 
 
 # --- many tables
@@ -319,10 +312,21 @@ def test_all_tables_of_models(many: dict[str, People]) -> None:
     assert {tuple(table.columns()) for table in many.values()} == {("id", "name")}
 
 
-def test_error_of_one_table(many: dict[str, People]) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_of_several_tables(many: dict[str, People], jobs: int) -> None:
+    """Each table prints its progress, although no table prints more than a line every few seconds, and the last one."""
+    run("expand", *OF_MODELS)
+    result = run("backfill", *OF_MODELS, "--jobs", jobs)
+
+    lines = [line.split(": ")[0] for line in result.stderr.splitlines() if " rows/s" in line]
+    assert {name: lines.count(name) for name in many if name != "other"} == dict.fromkeys(MANY, 2)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_error_of_one_table(many: dict[str, People], jobs: int) -> None:
     """A table that cannot be migrated does not stop the others; the same command migrates it once it can be."""
     many["many_2"].execute("CREATE INDEX uq_many_2_public_id ON many_2 (name)")
-    result = run("add", *OF_MODELS, "--jobs", 2)
+    result = run("add", *OF_MODELS, "--jobs", jobs)
 
     assert result.exit_code == REFUSED, result.stderr
     assert "many_2.public_id: 1 obstacle" in result.stderr
@@ -347,6 +351,20 @@ def test_all_needs_models(many: dict[str, People]) -> None:
     assert "leave out format" in described.stderr
     assert "the models declare no unique public id for other" in unknown.stderr
     assert {tuple(table.columns()) for table in many.values()} == {("id", "name")}
+
+
+@on("postgresql")
+def test_plan_of_another_schema(many: dict[str, People]) -> None:
+    """``plan --all --schema`` examines all tables of that schema, and none of the default schema."""
+    many["other"].execute("CREATE SCHEMA public_id_attic")
+    try:
+        many["other"].execute("CREATE TABLE public_id_attic.chest (id int PRIMARY KEY)")
+        result = run("plan", "--all", "--schema", "public_id_attic")
+    finally:
+        many["other"].execute("DROP SCHEMA public_id_attic CASCADE")
+
+    lines = [line.split()[0] for line in result.stdout.splitlines() if "public_id " in line]
+    assert (result.exit_code, lines) == (DONE, ["public_id_attic.chest.public_id"])
 
 
 def test_plan_of_a_schema(many: dict[str, People]) -> None:

@@ -12,34 +12,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, String, create_engine, func, insert, select
+from sqlalchemy import Engine, MetaData, create_engine, func, insert, select
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 from support import ways
 from support.marks import on
+from support.members import A, Base, User
 from support.rows import agree
 
 from conftest import url_of
-from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, guard, testing
-
-A = "a" * 12
+from sqlalchemy_public_id import ConfigurationError, guard, testing
 
 pytestmark = pytest.mark.backend
 
 Create = Callable[[MetaData], None]
-
-
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class User(PublicIdMixin, Base):
-    __tablename__ = "user"
-    name: Mapped[str | None] = mapped_column(String(9))
 
 
 WAYS = [ways.flush_one_by_one, ways.flush, ways.execute, ways.execute_values, ways.insert_in_bulk]

@@ -20,6 +20,7 @@ from sqlalchemy.orm import DeclarativeBase, make_transient_to_detached
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, PublicIdType, errors
 from sqlalchemy_public_id.errors import (
+    AmbiguousPublicId,
     BackfillIncomplete,
     ClockMovedBack,
     ConfigurationError,
@@ -64,6 +65,7 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
         {"value": "abc", "model": "User", "field": "after", "reason": "no User has this public id"},
     ),
     (InvalidPage("limit is 0", field="limit", reason="expected 1"), {"field": "limit", "reason": "expected 1"}),
+    example(AmbiguousPublicId, public_ids=("abc", "def"), model="Note", columns=("tenant_id",)),
     example(InvalidKey, value="7abcdefghijk"),
     example(ReferenceNotReadable, field="Order.user_public_id", model="User", key=7),
     example(IdempotencyConflict, public_id="abc", model="User", differing=("name", "age")),

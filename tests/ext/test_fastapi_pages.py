@@ -216,6 +216,7 @@ def test_statements_of_a_page(get_session: Any, statements: Statements) -> None:
     statements.clear()
     assert fetch(zoo(get_session, count=True), "kind=bird&limit=1").json()["total"] == 3
     assert len(statements.starting("SELECT")) == 2
+    assert fetch(zoo(get_session, count=2), "kind=bird&limit=1").json()["total"] == 2
 
 
 @pytest.mark.parametrize(
@@ -303,6 +304,7 @@ def test_expressions_to_sort_by(get_session: Any) -> None:
         ({"sort": ["name"], "default": "-name"}, r"default is the string '-name', expected a list"),
         ({"default": ["name"]}, "default has 'name', expected names of sort=, which is empty"),
         ({"limit": 0}, "limit is 0, expected a whole number from 1"),
+        ({"count": 0}, "count is 0, expected True, False, or the number of rows"),
         ({"cursor_execution_options": True}, "cursor_execution_options is True, expected execution options"),
         ({"max_limit": "5"}, "max_limit is '5', expected a whole number"),
         ({"scope": Animal.id > 1}, "scope is .*, expected a dependency"),

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import pytest
+from neighbours.models import NOBODY, Base, CustomerId, Order, OrderId
 from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
-from support.shop_services import Base, CustomerId, Order, OrderId
 from support.web_requests import asked
 
-from sqlalchemy_public_id import ConfigurationError, lookup
+from sqlalchemy_public_id import ConfigurationError, TypedId, lookup
 
 pytest.importorskip("litestar")
 import msgspec
@@ -25,8 +25,6 @@ from litestar.exceptions import HTTPException, NotFoundException
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from sqlalchemy_public_id.ext.litestar import PublicIdPlugin, by_public_id
-
-NOBODY = "alcus_000000nobody"
 
 
 async def provide_session() -> AsyncIterator[Session]:
@@ -255,6 +253,24 @@ def test_answers_of_the_application_stay(raises: Any) -> None:
         schema = operation["responses"]["404"]["content"]["application/json"]["schema"]
         assert "oneOf" not in schema
     assert handler.raises == raises
+
+
+def test_settings_of_the_application() -> None:
+    """The application's own encoder of all typed ids, and its own ``before_send``, stay."""
+    sent: list[str] = []
+
+    async def note(message: Any, scope: Any) -> None:
+        sent.append(message["type"])
+
+    @get("/nobody")
+    async def nobody() -> dict[str, CustomerId]:
+        return {"id": NOBODY}
+
+    app = app_of(nobody, type_encoders={TypedId: str.upper}, before_send=[note], openapi_config=None)
+
+    (answer,) = asked(app, "/nobody")
+    assert answer.json() == {"id": NOBODY.upper()}
+    assert sent[0] == "http.response.start"
 
 
 def test_routes_without_ids() -> None:

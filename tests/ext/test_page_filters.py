@@ -61,7 +61,7 @@ by_words = by("state", Annotated[Text, AfterValidator(lambda words: words and wo
 by_numbers = by(
     "number",
     Annotated[list[int], BeforeValidator(lambda texts: [number for text in texts for number in text.split(",")])],
-    Field([], title="Numbers", description="Some of them.", examples=[[1, 2]]),
+    Field([], title="Numbers", description="Some of them.", examples=[[1, 2]], deprecated=True),
 )
 
 
@@ -164,6 +164,7 @@ def test_description_of_a_field() -> None:
     parameter = app.openapi()["paths"]["/items"]["get"]["parameters"][-1]
 
     assert (parameter["name"], parameter["description"]) == ("number", "Some of them.")
+    assert parameter["deprecated"]
     assert parameter["schema"]["items"] == {"type": "integer"}
     assert (parameter["schema"]["title"], parameter["schema"]["examples"]) == ("Numbers", [[1, 2]])
 

@@ -1,4 +1,4 @@
-"""FastAPI, Flask, Litestar and SQLModel with FastAPI answer the same requests in the same way.
+"""FastAPI, Flask, Starlette, Litestar and SQLModel with FastAPI answer the same requests in the same way.
 
 What differs stands in ``DIFFERENCES``, with its reason, and in the table of ``docs/guides/integrations.md``.
 """
@@ -94,9 +94,12 @@ CASES: dict[str, Case] = {
 }
 """Name of a request → request, and the answer of FastAPI. The last three orders are changed by other requests."""
 
-BY_HAND = "Flask validates neither the query nor the body: the error names the attribute, or the type of the id"
+BY_HAND = (
+    "Flask and Starlette validate neither the query nor the body: the error names the attribute, or the type of the id"
+)
 CLAMPED = "request.args.get(type=int) takes the default for a text, and min() lowers a large limit"
 NO_RULE = "no rule matches a malformed id, so it is Flask's own 404"
+CONVERTED = "the handler makes a typed id of the text in the path; with by_public_id(), it would be a 404"
 AS_TEXT = "the text of the query is compared with the reference, and no row has it"
 DIFFERENCES: dict[tuple[str, str], tuple[int, str | None, str]] = {
     ("flask", "huge limit"): (200, None, CLAMPED),
@@ -109,6 +112,16 @@ DIFFERENCES: dict[tuple[str, str], tuple[int, str | None, str]] = {
     ("flask", "keys of an object, malformed"): (422, "body: CustomerId", BY_HAND),
     ("flask", "query, malformed"): (422, "query: CustomerId", BY_HAND),
     ("flask", "header, malformed"): (422, "query: CustomerId", BY_HAND),
+    ("starlette", "huge limit"): (200, None, "min() lowers a large limit"),
+    ("starlette", "limit of text"): (422, None, "the handler converts the text, and answers itself"),
+    ("starlette", "filter, malformed"): (200, None, AS_TEXT),
+    ("starlette", "put, malformed"): (422, "body: OrderId", CONVERTED),
+    ("starlette", "path, malformed"): (422, "query: CustomerId", CONVERTED),
+    ("starlette", "list in a body, unknown"): (422, REFERENCE, BY_HAND),
+    ("starlette", "list in a body, malformed"): (422, REFERENCE, BY_HAND),
+    ("starlette", "keys of an object, malformed"): (422, "body: CustomerId", BY_HAND),
+    ("starlette", "query, malformed"): (422, "query: CustomerId", BY_HAND),
+    ("starlette", "header, malformed"): (422, "query: CustomerId", BY_HAND),
     ("litestar", "keys of an object, malformed"): (
         400,
         "None: quantities.nonsense.[key]",

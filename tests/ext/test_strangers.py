@@ -1,4 +1,4 @@
-"""What a client of one organization learns with the ids of another one, from FastAPI, Flask and Litestar."""
+"""What a client of one organization learns with the ids of another one, from FastAPI, Flask, Litestar and Starlette."""
 # annotations are not postponed: FastAPI and Litestar evaluate those of handlers
 
 import asyncio
@@ -13,12 +13,17 @@ from fastapi import Body, Depends, FastAPI
 from flask import Flask, jsonify, request
 from sqlalchemy import Engine, MetaData, select
 from sqlalchemy.orm import Session
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from support.marks import on
 from support.strangers import CRITERIA, Base, Keys, Organization, Ticket, User, enter, fill, limit, row_level_security
 
 from sqlalchemy_public_id import PublicIdNotFound, idempotency, lookup
 from sqlalchemy_public_id.ext import fastapi as for_fastapi
 from sqlalchemy_public_id.ext import flask as for_flask
+from sqlalchemy_public_id.ext import starlette as for_starlette
 
 OLD_LINKS = for_fastapi.LegacyKeys(up_to=1000, until=date.max)
 UNKNOWN = {
@@ -239,7 +244,53 @@ def with_litestar(open_session: Open) -> Ask:
     return through_asgi(app)
 
 
-FRAMEWORKS = {"fastapi": with_fastapi, "flask": with_flask, "litestar": with_litestar}
+def with_starlette(open_session: Open) -> Ask:
+    find_user = for_starlette.by_public_id(User, legacy_keys=OLD_LINKS, attribute="public_id")
+
+    async def show(request: Request) -> JSONResponse:
+        with open_session() as session:
+            return JSONResponse((await find_user(request, session)).name)
+
+    def users(request: Request) -> JSONResponse:
+        with open_session() as session:
+            return JSONResponse(list_users(session, *map(request.query_params.get, ("after", "before", "sort"))))
+
+    def put(request: Request) -> JSONResponse:
+        with open_session() as session:
+            return JSONResponse(put_user(session, request.path_params["user_id"]))
+
+    def tickets(request: Request) -> JSONResponse:
+        with open_session() as session:
+            return JSONResponse(list_tickets(session, request.query_params["assignee"]))
+
+    async def add(request: Request) -> JSONResponse:
+        with open_session() as session:
+            return JSONResponse(add_ticket(session, (await request.json())["assignee"]))
+
+    async def preview(request: Request) -> JSONResponse:
+        with open_session() as session:
+            return JSONResponse(preview_ticket(session, (await request.json())["assignee"]))
+
+    def anything(request: Request) -> JSONResponse:
+        with open_session() as session:
+            return JSONResponse(find_anything(session, request.path_params["text"]))
+
+    app = Starlette(
+        routes=[
+            Route("/users/{user_id}", show),
+            Route("/users/{user_id}", put, methods=["PUT"]),
+            Route("/users", users),
+            Route("/tickets", tickets),
+            Route("/tickets", add, methods=["POST"]),
+            Route("/preview", preview, methods=["POST"]),
+            Route("/any/{text}", anything),
+        ]
+    )
+    for_starlette.install(app)
+    return through_asgi(app)
+
+
+FRAMEWORKS = {"fastapi": with_fastapi, "flask": with_flask, "litestar": with_litestar, "starlette": with_starlette}
 
 
 # --- the requests

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from faults.driver import Fault
 from faults.models import IDS, LISTENERS
+from support.steps import OBJECT_STEPS, ONLY_ON, ROW_STEPS
 
 NEITHER, READ, DUPLICATE = "-", "?", "!"
 """Words for a row: the library generates its id; the program reads this id before the flush; its code is taken."""
@@ -62,6 +63,7 @@ DRAWS = {
 """Ids that the library draws: the id of the existing row, or ids of rows that have just been written."""
 
 WRITES = [
+    *(f"{name} - -" for name in (*OBJECT_STEPS, *ROW_STEPS) if name != "once"),  # which needs an id that it can repeat
     "flush -",
     "flush ?",
     "flush a1",
@@ -71,14 +73,11 @@ WRITES = [
     "flush - 00 -",
     "flush - -! -",
     "core -",
-    "core - -",
     "core a1 a2",
     "core 00 a1",
-    "values_clause - -",
-    "orm - -",
-    "returning - -",
     "bulk - - -",
     "bulk - ? a1",
+    "bulk_save - ?",
     "once a1",
     "once a1; commit; once a1",
     "flush fe; once a1; once a1",
@@ -92,14 +91,7 @@ WRITES = [
     "skipping - -! -",
     "flush -; or_rollback -",
 ]
-"""The programs. A step is a method of ``sessions.Player``."""
-
-_ONLY = {
-    "returning": {"sqlite", "postgresql", "mariadb"},
-    "skipping": {"sqlite", "postgresql"},
-    "or_rollback": {"sqlite"},
-}
-"""Step → the databases that support its statement."""
+"""The programs. A step is one of ``support.steps``, or a method of ``sessions.Player``."""
 
 
 def histories(database: str) -> Iterator[History]:
@@ -107,7 +99,7 @@ def histories(database: str) -> Iterator[History]:
     for draws in DRAWS.values():
         for program in WRITES:
             history = History(program, draws)
-            if database in _ONLY.get(history.steps[-1].name, {database}):
+            if database in ONLY_ON.get(history.steps[-1].name, {database}):
                 yield history
         for listener in LISTENERS:
             for program in ("flush -", "flush - -", "bulk - -"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,10 +13,11 @@ from traceback import clear_frames
 
 from faults.driver import Call, Connection, Driver, Fault
 from faults.histories import History
-from faults.judging import Row, Wish
+from faults.judging import Wish
 from faults.models import FORMAT, NEVER, WRITES, Item
 from faults.sessions import Player, read
 from sqlalchemy import Engine, event, insert
+from support import judge
 
 from sqlalchemy_public_id import testing
 
@@ -57,7 +59,8 @@ class Place:
     def _driver_for(self, history: History) -> Driver:
         """Return the driver of an engine, which has been used before unless *history* needs a new one."""
         # on SQLite, transactions with savepoints need SQLAlchemy's recipe; without it, the driver begins transactions
-        begins = self.name == "sqlite" and ("savepoint" in history.program or history.listener.startswith("session"))
+        nested = "savepoint" in history.program or "second_session" in history.program
+        begins = self.name == "sqlite" and (nested or history.listener.startswith("session"))
         if not history.is_first and begins in self._drivers:
             return self._drivers[begins]
         engine = self._new_engine()
@@ -101,52 +104,45 @@ class Place:
                 yield replace(result.history, faults=(*result.history.faults, Fault(number, *trouble)))
 
 
-def _check(history: History, player: Player, rows: list[Row]) -> Iterator[str]:
-    """Yield what is wrong with the stored *rows*."""
-    stored: dict[int, list[Row]] = {}
-    for row in rows:
-        stored.setdefault(row.marker, []).append(row)
-    wishes: dict[int, list[Wish]] = {}
-    for wish in player.wishes:
-        wishes.setdefault(wish.marker, []).append(wish)
-    for marker, same in stored.items():
-        if len(same) > 1:
-            yield f"a row is stored twice: {same}"
-        if marker not in wishes and marker < NEVER and marker != 0:
-            yield f"a row is stored that nobody wanted: {same}"
-    for own in wishes.values():
-        yield from _check_row(history, own, stored)
-    groups: dict[int, set[bool]] = {}
+def _check(history: History, player: Player, stored: list[judge.Stored]) -> Iterator[str]:
+    """Yield what is wrong with the *stored* rows."""
+    rows = judge.group_rows(stored)
+    unknown: dict[int, set[judge.Name]] = defaultdict(set)
     for wish in player.wishes:
         if wish.fate == "unknown":
-            groups.setdefault(wish.group, set()).add(wish.marker in stored)
-    if any(len(there) > 1 for there in groups.values()):
-        yield "a part of a transaction is stored"
+            unknown[wish.group].add(wish.marker)
     before = len(player.violations)
     player.check_objects(wish for wish in player.wishes if wish.fate == "stored")
     yield from player.violations[before:]
-    for other in player.made:
-        shown = {"id": None, "public_id": None, **other.__dict__}
-        own = [row for row in rows if (row.id, row.marker) == (shown["id"], shown["marker"])]
-        if own and shown["public_id"] not in (None, own[0].public_id):
-            yield f"an object of a listener shows an id that is not its row's: {shown}"
+    # an object of a listener may have been rolled back
+    others = [each.__dict__ for each in player.made if each.__dict__.get("public_id") is not None]
+    shown = [judge.Shown(own["marker"], judge.Row(own.get("id"), own["public_id"])) for own in others]
+    stored_objects = (each for each in shown if each.row.key in {row.key for row in rows.get(each.name, ())})
+    yield from map(
+        str,
+        (
+            *judge.find_wrong_rows(_expected(history, player.wishes, rows), rows),
+            *judge.find_halves(unknown.values(), rows),
+            *judge.find_wrong_objects(stored_objects, rows),
+        ),
+    )
 
 
-def _check_row(history: History, wishes: list[Wish], stored: dict[int, list[Row]]) -> Iterator[str]:
-    """Yield what is wrong with a row, which has several *wishes* if it is repeated."""
-    marker, fates = wishes[0].marker, {wish.fate for wish in wishes}
-    rows = stored.get(marker, [])
-    if not rows and "stored" in fates:
-        yield f"a row is lost: {wishes}"
-    if rows and not fates & {"stored", "unknown"}:
-        yield f"a row is stored that was rolled back: {rows}"
-    last = next((wish for wish in reversed(wishes) if wish.fate in {"stored", "unknown"}), None)
-    if not rows or last is None:
-        return
-    if last.given not in (None, rows[0].public_id):
-        yield f"an id that was given, read or kept is replaced: {last}, {rows}"
-    if history.listener in WRITES and last.is_flushed and len(stored.get(marker + NEVER, [])) != 1:
-        yield f"a row of a listener is lost: {last}"
+def _expected(history: History, wishes: list[Wish], rows: judge.Rows) -> dict[judge.Name, judge.Expected]:
+    """Return what is expected of each row: of the last of its *wishes* if it is repeated."""
+    expected: dict[judge.Name, judge.Expected] = {0: judge.Expected(judge.Row(public_id="00"))}
+    # whether a listener's row is stored follows from the row of the flush
+    expected.update((name, judge.Expected(fate="unknown")) for name in rows if int(name) >= NEVER)
+    for wish in wishes:
+        if wish.fate in {"stored", "unknown"}:
+            known = expected.get(wish.marker)
+            fate = "stored" if known is not None and known.fate == "stored" else wish.fate
+            expected[wish.marker] = judge.Expected(judge.Row(public_id=wish.given), fate)
+            if history.listener in WRITES and wish.is_flushed and wish.marker in rows:
+                expected[wish.marker + NEVER] = judge.Expected()
+        else:
+            expected.setdefault(wish.marker, judge.Expected(fate="gone"))
+    return expected
 
 
 def _check_connections(driver: Driver) -> Iterator[str]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from itertools import groupby
 from typing import Any
 
 from faults.driver import Driver, Incident
 from faults.histories import DUPLICATE, NEITHER, READ, History, Op
-from faults.judging import FLUSHES, Judge, Row, Wish
+from faults.judging import FLUSHES, Judge, Wish
 from faults.models import GIVEN, GIVES, LISTENERS, Heard, Item, gets_id
-from sqlalchemy import insert, inspect
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import inspect
 from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.orm import Session
-
-from sqlalchemy_public_id import bulk, idempotency
+from support.judge import Row, Stored
+from support.steps import FLUSHING, OBJECT_STEPS, ROW_STEPS
 
 TAKEN_CODE = 1
 ONCE = 5_000
@@ -43,7 +41,7 @@ class Player(Judge):
             session.info.update(LISTENERS[self.history.listener](self.made))
         return session
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Stored]:
         connection = self.driver.connections[-1:]
         if connection and connection[0].has_transaction():
             with suppress(self.driver.engine.dialect.loaded_dbapi.Error):  # PostgreSQL has aborted the transaction
@@ -69,10 +67,10 @@ class Player(Judge):
     def step(self, op: Op) -> None:
         """Run one step, and judge its result."""
         self.op, before = op, len(self.driver.incidents)
-        self.taken = {row.public_id for row in self.rows()}
+        self.taken = {str(each.row.public_id) for each in self.rows()}
         wishes = [self._wish(word) for word in op.rows]
         try:
-            getattr(self, f"_{op.name}")(wishes)
+            self._run(wishes)
         except BaseException as error:
             self._had_error = True
             self.judge_error(error, self.driver.incidents[before:], wishes)
@@ -82,7 +80,7 @@ class Player(Judge):
 
     def _wish(self, word: str) -> Wish:
         given = None if word[0] in {NEITHER, READ} else word.removesuffix(DUPLICATE)
-        is_flushed = self.op.name in {*FLUSHES, "once"}
+        is_flushed = self.op.name in FLUSHING
         if self.op.name == "once":
             return Wish(ONCE + int(word, 16), given, word, is_flushed=is_flushed)
         self._next_marker += 1
@@ -95,9 +93,26 @@ class Player(Judge):
 
     # --- steps
 
+    def _run(self, wishes: list[Wish]) -> None:
+        name = self.op.name
+        if name in OBJECT_STEPS:
+            objects = OBJECT_STEPS[name](self.session, [self._object(wish) for wish in wishes])
+        elif name in ROW_STEPS:
+            skipped = [wish for wish in wishes if name == "skipping" and wish.word.endswith(DUPLICATE)]
+            count, objects = ROW_STEPS[name](self.session, self.model, [self._values(wish) for wish in wishes])
+            if count not in (None, len(wishes) - len(skipped)):
+                self.report("a row count is wrong", f"{count} instead of {len(wishes) - len(skipped)}")
+            for wish in skipped:
+                wish.fate = "gone"
+        else:
+            getattr(self, f"_{name}")(wishes)
+            return
+        for wish, instance in zip(wishes, objects, strict=bool(objects)):
+            wish.instance = instance
+
     def _values(self, wish: Wish) -> dict[str, Any]:
         code = {"code": TAKEN_CODE} if wish.word.endswith(DUPLICATE) else {}
-        if self.op.name == "skipping" and not code:
+        if self.op.name in {"skipping", "upsert"} and not code:
             code = {"code": wish.marker}
         own = wish.word.removesuffix(DUPLICATE)
         return {"marker": wish.marker, **code, **({} if own in {NEITHER, READ} else {"public_id": own})}
@@ -109,62 +124,6 @@ class Player(Judge):
             if not self._is_given_by_listener(wish.marker):
                 wish.given = read
         return instance
-
-    def _flush(self, wishes: list[Wish]) -> None:
-        self.session.add_all([self._object(wish) for wish in wishes])
-        self.session.flush()
-
-    def _core(self, wishes: list[Wish]) -> None:
-        self._execute_many(insert(self.model.__table__), wishes)
-
-    def _orm(self, wishes: list[Wish]) -> None:
-        self._execute_many(insert(self.model), wishes)
-
-    def _execute_many(self, statement: Any, wishes: list[Wish]) -> None:
-        stored = sum(not (wish.word.endswith(DUPLICATE) and self.op.name == "skipping") for wish in wishes)
-        count = 0
-        for alike in _alike([self._values(wish) for wish in wishes]):
-            result: Any = self.session.execute(statement, alike, execution_options={"preserve_rowcount": True})
-            count += getattr(result, "rowcount", len(alike))  # a result of the ORM has no rowcount
-        if count != stored:
-            self.report("a row count is wrong", f"{count} instead of {stored}")
-
-    def _skipping(self, wishes: list[Wish]) -> None:
-        """Insert rows, and skip those whose code is taken, by the application's own ON CONFLICT."""
-        own: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[self.driver.engine.name]
-        self._execute_many(own(self.model.__table__).on_conflict_do_nothing(index_elements=["code"]), wishes)
-        for wish in wishes:
-            if wish.word.endswith(DUPLICATE):
-                wish.fate = "gone"
-
-    def _or_rollback(self, wishes: list[Wish]) -> None:
-        """Insert with a statement that rolls the transaction back if it fails."""
-        for wish in wishes:
-            self.session.execute(insert(self.model.__table__).prefix_with("OR ROLLBACK"), self._values(wish))
-
-    def _values_clause(self, wishes: list[Wish]) -> None:
-        for alike in _alike([self._values(wish) for wish in wishes]):
-            self.session.execute(insert(self.model).values(alike))
-
-    def _returning(self, wishes: list[Wish]) -> None:
-        statement: Any = insert(self.model).returning(self.model, sort_by_parameter_order=True)
-        instances: list[Any] = []
-        for alike in _alike([self._values(wish) for wish in wishes]):
-            instances += self.session.scalars(statement, alike).all()
-        for wish, instance in zip(wishes, instances, strict=True):
-            wish.instance = instance
-
-    def _bulk(self, wishes: list[Wish]) -> None:
-        bulk.insert(self.session, [self._object(wish) for wish in wishes])
-
-    def _once(self, wishes: list[Wish]) -> None:
-        for wish in wishes:
-            wish.instance, _ = idempotency.insert_once(self.session, self.model(**self._values(wish)))
-
-    def _merge(self, wishes: list[Wish]) -> None:
-        for wish in wishes:
-            wish.instance = self.session.merge(self._object(wish))
-        self.session.flush()
 
     def _again(self, wishes: list[Wish]) -> None:
         """Add the objects of the last rollback once more; they have to keep the ids that they show."""
@@ -256,13 +215,8 @@ class Player(Judge):
         return True
 
 
-def read(connection: Any) -> list[Row]:
+def read(connection: Any) -> list[Stored]:
     """Return the rows of the table, read with a *connection* of the driver."""
     with closing(connection.cursor()) as cursor:
-        cursor.execute("SELECT id, public_id, marker FROM item")
-        return [Row(*row) for row in cursor.fetchall()]
-
-
-def _alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the rows in groups that have the same columns, each for one INSERT."""
-    return [list(group) for _, group in groupby(rows, key=dict.keys)]
+        cursor.execute("SELECT marker, id, public_id FROM item")
+        return [Stored(marker, Row(*row)) for marker, *row in cursor.fetchall()]

@@ -16,6 +16,8 @@ from sqlalchemy import Engine, MetaData
 from support.marks import before_sqlalchemy
 
 EVERY = bool(os.environ.get("PUBLIC_ID_EVERY_FAULT"))
+PARTS = 16 if EVERY else 1
+"""The number of parts of a simulation, which processes share."""
 pytestmark = pytest.mark.backend
 
 
@@ -44,11 +46,12 @@ def test_without_errors(place: Place) -> None:
     assert all(str(place.run(history)) == str(place.run(history)) for history in every[:10])
 
 
-def test_an_error_at_a_call(place: Place) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_an_error_at_a_call(place: Place, part: int) -> None:
     """A call that fails, with any error, before or after its effect, breaks no rule."""
 
     def results() -> Iterator[Result]:
-        for history in histories(place.name):
+        for history in islice(histories(place.name), part, None, PARTS):
             one_of = 1 if EVERY else 16 if place.name == "sqlite" or "once" in history.program else 200
             for failing in place.with_a_fault(place.run(history)):
                 if zlib.crc32(str(failing).encode()) % one_of == 0:
@@ -58,13 +61,14 @@ def test_an_error_at_a_call(place: Place) -> None:
 
 
 @pytest.mark.skipif(before_sqlalchemy(2, 0, 58), reason="the error of a connection it has closed hides interruptions")
-def test_two_errors(place: Place) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_two_errors(place: Place, part: int) -> None:
     """A second error soon after the first one, mostly in a cleanup, breaks no rule."""
     one_of = 50 if EVERY else 1500 if place.name == "sqlite" else 20_000
-    chance = random.Random(0)
+    chance = random.Random(part)
 
     def results() -> Iterator[Result]:
-        for history in histories(place.name):
+        for history in islice(histories(place.name), part, None, PARTS):
             for failing in place.with_a_fault(place.run(history)):
                 if chance.randrange(one_of) < 20:
                     result, call = place.run(failing), failing.faults[-1].call

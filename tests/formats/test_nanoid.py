@@ -300,6 +300,13 @@ def test_accepting_accumulates() -> None:
     assert chain.forms == row.forms == (NanoId(12), second, first)
 
 
+def test_accepting_the_other_case() -> None:
+    """An id that two forms accept has the spelling of the newer one, unless it is written as the older one wrote it."""
+    format = NanoId(4, ignore_case=True).accepting(NanoId(4, alphabet=BASE36.upper(), ignore_case=True))
+
+    assert [format.canonical(text) for text in ("abc1", "ABC1", "aBc1")] == ["abc1", "ABC1", "abc1"]
+
+
 def test_single_ids() -> None:
     """Fixed ids that an application has chosen are accepted besides those of the format, and never generated."""
     format = NanoId(8).accepting("__world__", NanoId(10), "x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import re
 from collections.abc import Callable
@@ -375,3 +376,46 @@ def test_accepting_what_cannot_be_stored(new: BitsFormat, old: Format) -> None:
     """If ids are stored as numbers, a format whose ids are not numbers of that size is refused."""
     with pytest.raises(ConfigurationError, match='write storage="text"'):
         new.accepting(old)
+
+
+@pytest.mark.parametrize("storage", ["native", "text"])
+def test_accepting_other_digits_of_equal_length(storage: str) -> None:
+    """If a text of the older format would be read as another number, the older format is refused, also in a chain."""
+    old = Snowflake(1, encoding="base36", storage=storage)
+    between = Snowflake(1, encoding="hex", storage=storage).accepting(old)
+    for older in (old, between):
+        with pytest.raises(ConfigurationError, match="write ids of equal length with other digits"):
+            Snowflake(1, encoding="crockford32", storage=storage).accepting(older)
+        new = Snowflake(1, encoding="crockford32", prefix="new", storage=storage).accepting(older)
+        assert new.to_int(old.from_int(10**18)) == 10**18
+
+
+def test_accepting_the_same_digits_in_another_case() -> None:
+    """An older format with the same digits in small letters is read as the same numbers."""
+    old = JetifyTypeId("user")
+    format = Uuid7(prefix="user", encoding="crockford32").accepting(old)
+    text = old.generate()
+
+    assert format.to_int(text) == old.to_int(text)
+
+
+@pytest.mark.parametrize(
+    ("make", "encodings"),
+    [
+        (lambda encoding: Snowflake(1, encoding=encoding), Snowflake._encodings),
+        (lambda encoding: Uuid7(encoding=encoding), Uuid7._encodings),
+        (lambda encoding: ObjectId(encoding=encoding), ObjectId._encodings),
+    ],
+    ids=["Snowflake", "Uuid7", "ObjectId"],
+)
+def test_another_encoding_reads_old_ids(make: Callable[[str], BitsFormat], encodings: tuple[str, ...]) -> None:
+    """A column that changes its encoding finds each old id under its number, or the change is refused."""
+    for one, other in itertools.permutations(encodings, 2):
+        old = make(one)
+        try:
+            new = make(other).accepting(old)
+        except ConfigurationError:
+            assert {one, other} == {"base36", "crockford32"}
+            continue
+        for id in old.generate_many(100):
+            assert new.canonical(id) == new.from_int(old.to_int(id))

@@ -150,7 +150,7 @@ CONSTRUCTORS: list[Callable[[], Format]] = [
 
 @pytest.mark.parametrize("make", CONSTRUCTORS, ids=lambda make: type(make()).__name__)
 def test_price_of_a_constructor(make: Callable[[], Format]) -> None:
-    """A format like an earlier one takes some 50 calls (10 µs), because its pattern is cached."""
+    """A format like an earlier one takes some 50 to 100 calls (10 to 20 µs), because its pattern is cached."""
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -164,4 +164,4 @@ def test_price_of_a_constructor(make: Callable[[], Format]) -> None:
     finally:
         sys.setprofile(None)
 
-    assert calls < 100
+    assert calls < 120

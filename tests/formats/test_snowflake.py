@@ -14,7 +14,7 @@ import pytest
 from support.clocks import clock_at
 from support.forks import LONGEST, ignore_fork_warning, in_child, in_threads, machine
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, ObjectId, Snowflake, Ulid
+from sqlalchemy_public_id import ConfigurationError, Format, NanoId, ObjectId, Snowflake, Ulid
 from sqlalchemy_public_id.errors import ClockMovedBack, KeySpaceExhausted
 from sqlalchemy_public_id.formats.snowflake import EPOCH, no_machine
 
@@ -81,6 +81,19 @@ def test_another_epoch(epoch: int) -> None:
         Snowflake(1).accepting(other)
     assert Snowflake(1).accepting(Snowflake(2, prefix="old")).is_valid(Snowflake(1, prefix="old").generate())
     assert Snowflake(1, storage="text").accepting(other).is_valid(other.generate())
+
+
+@pytest.mark.parametrize("epoch", [TWITTER, EPOCH + 1])
+@pytest.mark.parametrize("between", [False, True], ids=["direct", "through another format"])
+def test_another_epoch_in_texts(epoch: int, between: bool) -> None:
+    """Texts do not show their epoch, either: ids of another epoch need another prefix or encoding."""
+    other: Format = Snowflake(1, epoch=epoch, storage="text")
+    older = NanoId(30).accepting(other) if between else other
+
+    with pytest.raises(ConfigurationError, match="could repeat them; keep the epoch, or write another prefix"):
+        Snowflake(1, storage="text").accepting(older)
+    for right in (Snowflake(1, prefix="new", storage="text"), Snowflake(1, encoding="hex", storage="text")):
+        assert right.accepting(older).timestamp(other.generate()).year >= 2026
 
 
 # --- the clock

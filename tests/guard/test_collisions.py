@@ -230,7 +230,8 @@ def test_nothing_more_is_sent_without_a_collision(session: Session, statements: 
 def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -> None:
     """Core statements are retried after ``guard.install`` and until ``guard.uninstall``, and not otherwise."""
     own = new_engine(engine.dialect.name, engine.url)
-    statement = insert(Tiny.__table__)
+    statement, events = insert(Tiny.__table__), own.dialect.dispatch
+    before = [*events.do_execute], [*events.do_executemany]  # listeners of all engines
 
     def fill() -> None:
         with own.begin() as connection:
@@ -247,8 +248,7 @@ def test_core_needs_install(new_engine: Callable[..., Engine], engine: Engine) -
             fill()
         guard.uninstall(own)
     assert not list(own.dispatch.before_execute)
-    assert not list(own.dialect.dispatch.do_execute)
-    assert not list(own.dialect.dispatch.do_executemany)
+    assert ([*events.do_execute], [*events.do_executemany]) == before
     with Session(own) as session, pytest.raises(IntegrityError):  # a session does not guard it again
         session.execute(statement, numbers(2))
 

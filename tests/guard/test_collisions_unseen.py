@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.async_sessions import session_on
 from support.marks import on, on_async
-from support.members import A, B
+from support.members import A, B, Tiny
 from support.rights import user_with
 from support.rows import agree
 from support.shapes import new_base
@@ -33,14 +33,6 @@ class Member(PublicIdMixin, Base):
     __public_id__ = NanoId()
     tenant: Mapped[str | None] = mapped_column(String(50))
     email: Mapped[str | None] = mapped_column(String(50), unique=True)
-
-
-class Small(PublicIdMixin, Base):
-    """A table with only 36 possible ids."""
-
-    __tablename__ = "small"
-    __public_id__ = NanoId(length=1)
-    number: Mapped[int | None]
 
 
 member = Member.__table__
@@ -120,7 +112,7 @@ def test_collision_without_the_right_to_read(engine: Engine, writer: Engine, row
 
 
 @pytest.fixture
-def strict(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], engine: Engine, tables: None) -> Engine:
+def strict(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], engine: Engine, members: None) -> Engine:
     """Return an engine whose transactions see a snapshot from their beginning."""
     level = getattr(request, "param", "REPEATABLE READ")
     return new_engine(engine.dialect.name, engine.url, isolation_level=level)
@@ -128,7 +120,7 @@ def strict(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], en
 
 def begun(session: Session, engine: Engine, *rows: Any) -> None:
     """Begin the transaction of *session*, then commit *rows* in another transaction."""
-    session.execute(select(func.count()).select_from(Small)).all()
+    session.execute(select(func.count()).select_from(Tiny)).all()
     with Session(engine) as other:
         other.add_all(rows)
         other.commit()
@@ -140,11 +132,11 @@ def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, write: Way
     """Although the snapshot hides twenty taken ids, the retries find free ones."""
     taken = list("0123456789abcdefghij")
     with Session(strict) as session:
-        begun(session, engine, *(Small(public_id=each) for each in taken))
+        begun(session, engine, *(Tiny(public_id=each) for each in taken))
         for _ in range(3):
-            write(session, Small, numbers(4))
+            write(session, Tiny, numbers(4))
 
-        assert len(session.scalars(select(Small.public_id).where(Small.public_id.not_in(taken))).all()) == 12
+        assert len(session.scalars(select(Tiny.public_id).where(Tiny.public_id.not_in(taken))).all()) == 12
 
 
 @on("postgresql")
@@ -154,37 +146,37 @@ def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, write: Way
 def test_only_the_collided_row_gets_another_id(engine: Engine, strict: Engine, write: Way, rows: int) -> None:
     """The error names the collided id, so the other rows keep theirs, at each isolation level with a snapshot."""
     with Session(strict) as session:
-        begun(session, engine, Small(public_id="a"))
-        with testing.fixed_ids(Small, *["x", "y"][: rows - 1], "a", "z"):
-            write(session, Small, numbers(rows))
+        begun(session, engine, Tiny(public_id="a"))
+        with testing.fixed_ids(Tiny, *["x", "y"][: rows - 1], "a", "z"):
+            write(session, Tiny, numbers(rows))
 
-        assert set(session.scalars(select(Small.public_id))) == {*["x", "y"][: rows - 1], "z"}
+        assert set(session.scalars(select(Tiny.public_id))) == {*["x", "y"][: rows - 1], "z"}
 
 
 @on("postgresql")
 def test_given_ids_are_no_hindrance(engine: Engine, strict: Engine) -> None:
     """A batch with a free given id is retried if a generated one collides; a given id that is taken raises."""
     with Session(strict) as session:
-        begun(session, engine, Small(public_id="a"))
-        with testing.fixed_ids(Small, "a", "b"):
-            objects = flush(session, Small, [{"public_id": "z"}, {}])
+        begun(session, engine, Tiny(public_id="a"))
+        with testing.fixed_ids(Tiny, "a", "b"):
+            objects = flush(session, Tiny, [{"public_id": "z"}, {}])
 
         assert [each.public_id for each in objects] == ["z", "b"]
         agree(session, objects)
         with pytest.raises(IntegrityError, match="public_id"):
-            flush(session, Small, [{"public_id": "a"}, {}])
+            flush(session, Tiny, [{"public_id": "a"}, {}])
 
 
 @on("postgresql")
 def test_missing_id_is_no_hindrance(engine: Engine, strict: Engine) -> None:
     """If a row has NULL as its id, the database's own error is raised."""
     with Session(strict) as session:
-        begun(session, engine, Small(public_id="a"))
-        with pytest.raises(IntegrityError, match="null value"), testing.fixed_ids(Small, "x"):
-            session.connection().execute(insert(Small.__table__), [{"public_id": "b"}, {"public_id": None}])
+        begun(session, engine, Tiny(public_id="a"))
+        with pytest.raises(IntegrityError, match="null value"), testing.fixed_ids(Tiny, "x"):
+            session.connection().execute(insert(Tiny.__table__), [{"public_id": "b"}, {"public_id": None}])
         session.rollback()
         with pytest.raises(IntegrityError, match="already exists"):
-            session.connection().execute(insert(Small.__table__), [{"public_id": "a"}, {"public_id": None}])
+            session.connection().execute(insert(Tiny.__table__), [{"public_id": "a"}, {"public_id": None}])
 
 
 @on("postgresql")
@@ -220,14 +212,14 @@ def test_each_driver_names_the_id(async_engine: AsyncEngine) -> None:
     strict_engine = async_engine.execution_options(isolation_level="REPEATABLE READ")
 
     async def story() -> None:
-        async with session_on(async_engine, Base.metadata) as session, AsyncSession(strict_engine) as own:
-            await own.scalar(select(func.count()).select_from(Small))
-            session.add(Small(public_id="a"))
+        async with session_on(async_engine, Tiny.metadata) as session, AsyncSession(strict_engine) as own:
+            await own.scalar(select(func.count()).select_from(Tiny))
+            session.add(Tiny(public_id="a"))
             await session.commit()
-            with testing.fixed_ids(Small, "x", "a", "y", "z"):
-                await own.run_sync(flush, Small, numbers(3))
+            with testing.fixed_ids(Tiny, "x", "a", "y", "z"):
+                await own.run_sync(flush, Tiny, numbers(3))
 
-            assert set(await own.scalars(select(Small.public_id))) == {"x", "y", "z"}
+            assert set(await own.scalars(select(Tiny.public_id))) == {"x", "y", "z"}
             await own.rollback()
 
     asyncio.run(story())

@@ -33,6 +33,26 @@ def test_index_is_found_by_its_name(name: str, dialect: str) -> None:
     assert match_violation(Violation(constraint=f"{table.name}.{name}"), column, DIALECTS[dialect]) is Match.YES
 
 
+@pytest.mark.parametrize("name", ["user_public_id_key", "public_id", "user.public_id"])
+def test_constraint_without_a_name(name: str) -> None:
+    """A UNIQUE constraint without a name is known by the one that PostgreSQL, or MySQL and MariaDB, give it."""
+    id, other = Column("public_id", String(12), unique=True), Column("code", String(12), unique=True)
+    Table("user", MetaData(), Column("id", Integer, primary_key=True), id, other)
+
+    assert match_violation(Violation(constraint=name), id, DIALECTS["pymysql"]) is Match.YES
+    assert match_violation(Violation(constraint=name), other, DIALECTS["pymysql"]) is not Match.YES
+
+
+def test_column_whose_name_begins_alike() -> None:
+    """A duplicate in another column is no collision, although its name begins with that of the id."""
+    id, old = Column("public_id", String(12), unique=True), Column("public_id_old", String(12), unique=True)
+    Table("user", MetaData(), Column("id", Integer, primary_key=True), id, old)
+
+    for columns in ("user.public_id_old", "user.tenant_id, user.public_id_old"):
+        assert match_violation(Violation(columns=columns), id, DIALECTS["psycopg"]) is Match.NO
+        assert match_violation(Violation(columns=columns), old, DIALECTS["psycopg"]) is Match.YES
+
+
 @pytest.mark.parametrize("violation", [Violation(constraint="uq"), Violation(columns="user.tenant_id, user.public_id")])
 def test_columns_beside_the_id(violation: Violation) -> None:
     """A violation of an index on the id and other columns is a collision, because another id resolves it."""

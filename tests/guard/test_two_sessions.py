@@ -123,3 +123,20 @@ def test_collision_of_the_inner_flush(session: Session, when: Any) -> None:
     assert {user.public_id for user in users} == {B, C}
     agree(session, users)
     assert sorted([E, *inner_ids]) == sorted(session.scalars(select(Animal.public_id)))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_no_id_is_lost(session: Session, rows: int) -> None:
+    """The ids that the outer flush has drawn for its objects wait there until the inner flush has ended."""
+
+    emails = iter(["inner 1", "inner 2"])
+
+    def act(inner: Session) -> None:
+        flush(inner, User, [{"email": next(emails)}])
+        inner.commit()
+
+    ids = [B, C, D, E][: 2 * rows]
+    with testing.fixed_ids(User, *ids), inner_session(User, act):
+        flush(session, User, [{"email": f"outer {number}"} for number in range(rows)])
+
+    assert sorted(session.scalars(select(User.public_id).where(User.public_id != A))) == sorted(ids)

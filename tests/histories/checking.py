@@ -1,5 +1,8 @@
 """Check a recorded history, and the rows at its end. Nothing here talks to a database.
 
+The rules about stored rows and transactions are those of ``support.judge``. What each row should be is not known in
+advance, as it is for programs and faults, because several processes have written it at once: the search is here.
+
 An operation is *ok* (it was acknowledged), *failed* (an error occurred before its COMMIT was sent, so it must have had
 no effect) or *unknown* (its process was killed, or an error occurred during its COMMIT or after it: it may have taken
 effect at any time since it began, or not at all). Each row is checked for linearizability: there must be an order of
@@ -11,19 +14,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
+
+from support.judge import Finding, Row, Stored, combine, find_halves, find_strangers, group_rows
 
 NEVER = float("inf")
-
-
-class Row(NamedTuple):
-    """A row; ``None`` stands for unknown values."""
-
-    key: int | None = None
-    public_id: str | None = None
-    reference: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,29 +90,6 @@ class Operation:
         return f"#{self.ticket} {self.kind} by {self.worker or '-'}, {times}, {self.outcome}: {result}"
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A row of the table at the end of the history."""
-
-    name: str
-    row: Row
-    from_block: bool = False
-    """True if an allocator issued its key."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A violation, and the fewest operations that show it."""
-
-    kind: str
-    what: str
-    operations: tuple[Operation, ...] = field(default=(), compare=False)
-
-    def __str__(self) -> str:
-        lines = [f"{self.kind}: {self.what}", *map(str, sorted(self.operations, key=lambda each: each.begin))]
-        return "\n    ".join(lines)
-
-
 # --- errors that may occur
 
 _BUSY = {"40001", "40P01", "55P03", "1205", "1213", "1020", "1412", "database is locked", "database table is locked"}
@@ -164,13 +138,6 @@ def check_errors(operations: Iterable[Operation]) -> Iterator[Finding]:
 _IMPOSSIBLE = object()
 
 
-def _met(row: Row, told: Row) -> Any:
-    """Return the combined knowledge about a row; it is impossible if the two differ."""
-    if any(None not in (one, other) and one != other for one, other in zip(row, told, strict=True)):
-        return _IMPOSSIBLE
-    return Row(*(one if other is None else other for one, other in zip(row, told, strict=True)))
-
-
 def _after(state: Row | None, touch: Touch, is_told: bool) -> Any:
     """Return the row after *touch*; ``None`` if there is none."""
     told = touch.told
@@ -197,7 +164,7 @@ def _after(state: Row | None, touch: Touch, is_told: bool) -> Any:
 def _seen(state: Row | None, told: Row | None) -> Any:
     if state is None or told is None:
         return None if state is told else _IMPOSSIBLE
-    return _met(state, told)
+    return combine(state, told) or _IMPOSSIBLE
 
 
 Use = tuple[Operation, Touch]
@@ -248,15 +215,10 @@ def check_rows(operations: Iterable[Operation], stored: Iterable[Stored]) -> Ite
     for operation in operations:
         for touch in operation.touches:
             uses[touch.name].append((operation, touch))
-    at_end: dict[str, list[Row]] = defaultdict(list)
-    for each in stored:
-        at_end[each.name].append(each.row)
-    for name, rows in at_end.items():
-        if len(rows) > 1:
-            made = [operation for operation, touch in uses[name] if touch.verb in ("insert", "once")]
-            yield Finding("twice", f"{name} is stored {len(rows)} times: {rows}", tuple(made))
-        if name not in uses:
-            yield Finding("stranger", f"nobody has written {name}: {rows}")
+    at_end = group_rows(stored)
+    for finding in find_strangers(uses, at_end):
+        made = [operation for operation, touch in uses.get(finding.name, ()) if touch.verb in ("insert", "once")]
+        yield replace(finding, operations=tuple(made))
     for name, touched in uses.items():
         end = Operation(-1, "end", NEVER, NEVER)
         last = (end, Touch(name, "read", at_end[name][0] if name in at_end else None))
@@ -282,9 +244,7 @@ def check_wholes(operations: Iterable[Operation], stored: Iterable[Stored]) -> I
     there = {each.name for each in stored}
     for operation in operations:
         names = {touch.name for touch in operation.touches if touch.verb == "insert"} - removed
-        if names & there and names - there:
-            what = f"of one transaction, {sorted(names & there)} are stored and {sorted(names - there)} are not"
-            yield Finding("half", what, (operation,))
+        yield from (replace(finding, operations=(operation,)) for finding in find_halves([names], there))
 
 
 # --- keys

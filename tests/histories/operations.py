@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from histories.checking import Failure, Row, Stored
+from histories.checking import Failure
 from histories.plans import BLOCK, CUSTOMERS, Plan, weight_of
 from sqlalchemy import ForeignKey, Index, MetaData, String, create_engine, delete, event, select, text
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlalchemy.pool import NullPool
+from support.judge import Row, Stored
 from support.retrying import run_transaction
+from support.steps import flush
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, idempotency, lookup
 from sqlalchemy_public_id.keys import BlockAllocator, block_key
@@ -225,8 +227,7 @@ class Work:
     def _give(self, plan: Plan, done: Done, sessions: Callable[[], Session]) -> None:
         def give(session: Session) -> None:
             payments = [Payment(public_id=name, name=name, amount=weight_of(name)) for name in plan.names]
-            session.add_all(payments)
-            session.flush()
+            flush(session, payments)
             done.told = [Row(payment.id, payment.public_id) for payment in payments]
 
         self._in_transaction(give, plan, sessions)
@@ -238,8 +239,7 @@ class Work:
                 for name in plan.names
             ]
             try:
-                session.add_all(parcels)
-                session.flush()
+                flush(session, parcels)
                 done.told = [Row(parcel.id, parcel.public_id, parcel.customer_public_id) for parcel in parcels]
                 time.sleep(plan.pause)
             finally:

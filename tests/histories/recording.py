@@ -19,10 +19,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from histories.checking import Failure, Operation, Row, Walk
+from histories.checking import Failure, Operation, Walk
 from histories.operations import Done, Settings, Work
 from histories.plans import Plan, plan_of
 from sqlalchemy.orm import configure_mappers
+from support.judge import Row
 
 TICKET = 4
 """The size of a ticket in the pipe, in bytes."""

@@ -17,12 +17,13 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from histories.checking import NEVER, Finding, Operation, check
+from histories.checking import NEVER, Operation, check
 from histories.operations import Settings, create_tables, stored_rows
 from histories.places import Place
 from histories.plans import troubles_of
 from histories.recording import TICKET, history_of, logs_of, work
 from histories.troubles import LANES, Happened, Lane
+from support.judge import Finding
 
 __all__ = ["Report", "run"]
 

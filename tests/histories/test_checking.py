@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from histories.checking import NEVER, Failure, Finding, Operation, Row, Stored, Touch, Walk, check
+from histories.checking import NEVER, Failure, Operation, Touch, Walk, check
+from support.judge import Finding, Row, Stored
 
 A = Row(1, "a", None)
 B = Row(2, "a", None)

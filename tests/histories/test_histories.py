@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from histories.checking import Finding
 from histories.failover import place_with_replica
 from histories.places import Place, place, programs
 from histories.running import Report, run
 from sqlalchemy import Engine, event
 from support import servers
+from support.judge import Finding
 from support.marks import on
 
 from sqlalchemy_public_id.keys import BlockAllocator

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, select
+from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session, with_loader_criteria
-from support.tenants import UNKNOWN, Base, Tenants, User
+from support.tenants import UNKNOWN, Tenants, User
 
 from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict
 from sqlalchemy_public_id.idempotency import insert_once
@@ -28,12 +28,6 @@ def _criteria(listen: Callable[..., None]) -> None:
             state.statement = state.statement.options(with_loader_criteria(User, of_tenant, include_aliases=True))
 
     listen(SessionOfTenant, "do_orm_execute", add_criteria)
-
-
-@pytest.fixture
-def tenants(create: Callable[[MetaData], None], session: Session) -> Tenants:
-    create(Base.metadata)
-    return Tenants(session)
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first in its transaction", "after other work"])

@@ -182,6 +182,7 @@ def test_none_where_a_value_is_made(db: Session) -> None:
 
     assert created
     assert insert_once(db, Parcel(**payload)) == (parcel, False)
+    assert insert_once(db, Parcel(**payload), compare=[*payload]) == (parcel, False)
     assert differing(db, Parcel(public_id=A, id=parcel.id + 1)) == ("id",)
 
 
@@ -293,7 +294,9 @@ def test_another_class_of_the_same_table(create: Callable[[MetaData], None], ses
 
 
 def test_compare(db: Session) -> None:
-    """``compare`` names what a repetition has to repeat: a column, or a relationship for its foreign key."""
+    """``compare`` names what a repetition has to repeat if it sets it: a column, or a relationship for its foreign
+    key.
+    """
     ada, eve = Customer(name="Ada"), Customer(name="Eve")
     db.add_all([ada, eve])
     db.flush()
@@ -302,6 +305,7 @@ def test_compare(db: Session) -> None:
     assert insert_once(db, Order(public_id=A, number="2", customer=eve), compare=()) == (order, False)
     assert insert_once(db, Order(public_id=A, number="1", customer=eve), compare=["number"]) == (order, False)
     assert insert_once(db, Order(public_id=A, number="2", customer=ada), compare={"customer"}) == (order, False)
+    assert insert_once(db, Order(public_id=A), compare=["number", "customer", "state"]) == (order, False)
     other = {"public_id": A, "number": "2", "customer": eve}
     assert differing(db, Order(**other)) == ("number", "customer_id")
     assert differing(db, Order(**other), compare=("customer",)) == ("customer_id",)

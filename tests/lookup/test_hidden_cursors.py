@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -232,18 +231,6 @@ def test_value_of_a_stranger(db: Session, listen: Callable[..., None], model: An
             except InvalidCursor as error:
                 told.add(f"{error.field} {error.reason}")
     assert told == {f"{field} no {model.__name__} has this public id" for field in ("after", "before")}
-
-
-@pytest.fixture
-def role(engine: Engine) -> Iterator[str]:
-    """Yield a role that is subject to row-level security."""
-    name = f"public_id_test_role_{os.getpid()}"
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {name}"))
-    yield name
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP OWNED BY {name}"))
-        connection.execute(text(f"DROP ROLE {name}"))
 
 
 @pytest.mark.backend

@@ -7,6 +7,7 @@ import json
 import sys
 import uuid
 import weakref
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -425,3 +426,31 @@ def test_public_ids_of_other_names(db: Session) -> None:
     assert lookup.keys_of(db, Pair, [left], attribute="left") == {left: pair.id}
     assert lookup.public_ids_of(db, Pair, [pair.id], attribute="left") == {pair.id: left}
     assert list(lookup.page(db, Pair, limit=1, attribute="left", where=always)) == [pair]
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("server", [0, 1], ids=["the server first", "SQLite first"])
+def test_two_databases(engine: Engine, new_engine: Callable[..., Engine], server: int) -> None:
+    """A program with a server and SQLite looks rows of one model up in both, in whatever order."""
+
+    class Base(DeclarativeBase): ...
+
+    class Both(PublicIdMixin, Base):
+        __tablename__ = "both"
+
+    engines = [new_engine("sqlite")]
+    engines.insert(server, engine)
+    try:
+        for each in engines:
+            Base.metadata.create_all(each)
+            with Session(each) as session:
+                session.add_all(rows := [Both(), Both()])
+                session.flush()
+                ids, keys = [row.public_id for row in rows], [row.id for row in rows]
+                assert list(lookup.get_many(session, Both, ids)) == ids
+                assert lookup.keys_of(session, Both, ids) == dict(zip(ids, keys, strict=True))
+                assert lookup.public_ids_of(session, Both, keys) == dict(zip(keys, ids, strict=True))
+                assert lookup.get(session, Both, ids[0]) is rows[0]
+                assert len(lookup.page(session, Both, limit=1)) == 1
+    finally:
+        Base.metadata.drop_all(engine)

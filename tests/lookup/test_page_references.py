@@ -242,5 +242,9 @@ def test_another_database() -> None:
         assert len({book.author_public_id for book in page}) == 2
         assert sum(book.shelf_public_id is not None for book in page) == ROWS * 2 / 3
         assert sent == ["here", "there"]
+        session.expunge_all()
+        sent.clear()
+        lookup.page(session, Book, limit=ROWS, references=[Book.author_public_id])  # and none to this database
+        assert sent.count("there") == 1
     here.dispose()
     there.dispose()

@@ -161,12 +161,55 @@ def test_one_page(db: Session, statements: list[str], place: str) -> None:
 
 
 def test_nothing_there(db: Session, statements: list[str]) -> None:
-    """An empty table has one empty page, and the page after the last row is empty, too."""
+    """An empty table has one empty page, and the page after the last row is empty, too; it leads back to this row."""
     statements.clear()
     pages = lookup.page(db, Seat, limit=1), lookup.page(db, Post, limit=1, after=POSTS[-1])
-    assert [(list(page), page.has_more, page.next, page.previous) for page in pages] == [([], False, None, None)] * 2
+    shown = [(list(page), page.has_more, page.next, page.previous) for page in pages]
+    assert shown == [([], False, None, None), ([], False, None, f"{POSTS[-1]}~")]
     # a second statement distinguishes the end from an unknown id, unless the page has selected its row as well
     assert len(statements) == (3 if IS_FAST else 2)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("listens", [False, True])
+@pytest.mark.parametrize("options", [{}, {"newest_first": True}, {"cursor_execution_options": {"seen": True}}], ids=str)
+def test_way_back_from_a_page_without_rows(
+    db: Session, listen: Callable[..., None], options: dict[str, Any], listens: bool
+) -> None:
+    """The page at an end has no rows, and leads to the rows on the other side of its cursor, with the cursor's row."""
+    if listens:
+        listen(db, "do_orm_execute", lambda state: None)
+    posts = POSTS[::-1] if options.get("newest_first") else POSTS
+    end = lookup.page(db, Post, limit=3, after=posts[-1], **options)
+    last = lookup.page(db, Post, limit=3, before=end.previous, **options)
+    beginning = lookup.page(db, Post, limit=3, before=posts[0], **options)
+    first = lookup.page(db, Post, limit=3, after=beginning.next, **options)
+
+    assert [(list(page), page.has_more) for page in (end, beginning)] == [([], False)] * 2
+    assert (end.next, beginning.previous) == (None, None)
+    assert (ids(last), last.has_more, last.previous, last.next) == (posts[-3:], True, posts[-3], posts[-1])
+    assert (ids(first), first.has_more, first.next, first.previous) == (posts[:3], True, posts[2], posts[0])
+
+
+@pytest.mark.skipif(
+    not IS_FAST, reason="if options of a SELECT are unknown, its filter hides the cursor of an empty page"
+)
+def test_way_back_past_a_filter(db: Session) -> None:
+    """The row of the cursor is passed over if it no longer matches; a page without rows on both sides leads on."""
+    videos, none = select(Post).where(Post.title == "post 5"), select(Post).where(Post.title == "none")
+    end = lookup.page(db, videos, limit=3, after=POSTS[7])
+    back = lookup.page(db, videos, limit=3, before=end.previous)
+    there = lookup.page(db, none, limit=3, after=POSTS[7])
+    and_back = lookup.page(db, none, limit=3, before=there.previous)
+    again = lookup.page(db, none, limit=3, after=and_back.next)
+
+    assert (ids(end), ids(back)) == ([], [POSTS[5]])
+    assert [list(page) for page in (there, and_back, again)] == [[], [], []]
+    assert (and_back.next, again.previous) == (POSTS[7], f"{POSTS[7]}~")
+    with pytest.raises(PublicIdNotFound):
+        lookup.page(db, Post, limit=3, before=f"{UNKNOWN}~")
+    with pytest.raises(PublicIdNotFound):
+        lookup.page(db, Post, limit=3, before=end.previous, where=Post.title == "post 5")
 
 
 def test_page_is_a_sequence(db: Session) -> None:

@@ -8,10 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, String, create_engine, event
+from sqlalchemy import ForeignKey, MetaData, String, create_engine, event, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, ORMExecuteState, Session, load_only, mapped_column
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    ORMExecuteState,
+    Session,
+    load_only,
+    mapped_column,
+    relationship,
+)
 from sqlalchemy.pool import NullPool
 from werkzeug.exceptions import NotFound
 
@@ -27,6 +35,7 @@ from sqlalchemy_public_id import (
 from sqlalchemy_public_id.asyncio import idempotency as async_idempotency
 from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.ext import flask
+from sqlalchemy_public_id.references import public_ref
 
 
 class Base(DeclarativeBase):
@@ -41,6 +50,11 @@ class Book(PublicIdMixin, Base):
     code: Mapped[str] = public_id_column(NanoId(length=6, prefix="passedcode"))
     owner: Mapped[str] = mapped_column(String(10))
     title: Mapped[str] = mapped_column(String(10))
+
+    book_id: Mapped[int | None] = mapped_column(ForeignKey("book.id"))
+    next_public_id = public_ref("next")
+    sequels: Mapped[list[Book]] = relationship(back_populates="next")
+    next: Mapped[Book | None] = relationship(back_populates="sequels", remote_side=lambda: Book.id)
 
 
 OURS, THEIRS = "passed_aaaaaaaaaaaa", "passed_bbbbbbbbbbbb"
@@ -206,6 +220,7 @@ PAGES: list[dict[str, Any]] = [
     {"newest_first": True},
     {"order_by": Book.title.desc()},
     {"count": True},
+    {"count": 1},
 ]
 
 
@@ -218,6 +233,44 @@ def test_arguments_of_a_page(books: Books, options: dict[str, Any]) -> None:
         return [book.title for book in page], page.total, page.next, page.previous
 
     assert shown("sync", **options) == shown("asyncio", **options) != shown("sync")
+
+
+NESTED: list[dict[str, Any]] = [
+    {"limit": 1},
+    {"after": THEIRS},
+    {"newest_first": True},
+    {"order_by": Book.title.desc()},
+    {"attribute": "code"},
+    {"where": Book.owner == "theirs"},
+    {"options": [load_only(Book.owner)]},
+    {"references": [Book.next_public_id]},
+]
+
+
+@pytest.mark.parametrize("options", NESTED, ids=lambda options: next(iter(options)))
+def test_arguments_of_nested_pages(books: Books, options: dict[str, Any]) -> None:
+    """The asynchronous ``pages()`` accepts the arguments of the synchronous one, and each has an effect."""
+    with Session(books.engine) as session, session.begin():
+        parent = lookup.get_one(session, Book, OURS)
+        session.execute(update(Book).values(book_id=parent.id))
+
+    def shown(way: str, after: str | None = None, **options: Any) -> tuple[Any, ...]:
+        parent = books.find("sync", "get", OURS)
+        options.setdefault("limit", 9)
+        found = books.call(
+            way,
+            (async_lookup if way == "asyncio" else lookup).pages,
+            Book.sequels,
+            of=[parent],
+            after=None if after is None else {parent: after},
+            **options,
+        )
+        page = found[parent]
+        columns = [len(state.statement.selected_columns) for state in books.seen]
+        return [vars(book).get("title") for book in page], page.next, columns
+
+    plain = {"limit": 1} if "attribute" in options else {}
+    assert shown("sync", **plain, **options) == shown("asyncio", **plain, **options) != shown("sync", **plain)
 
 
 @pytest.mark.parametrize("way", ["sync", "asyncio"])

@@ -15,22 +15,13 @@ from sqlalchemy import (
     text,
     true,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, load_only, mapped_column, with_loader_criteria
+from sqlalchemy.orm import aliased, load_only, with_loader_criteria
 from sqlalchemy.orm.interfaces import UserDefinedOption
+from support.members import User
 
-from sqlalchemy_public_id import PublicIdMixin
 from sqlalchemy_public_id.lookup.selecting import is_sorted_or_limited
 
-
-class Base(DeclarativeBase): ...
-
-
-class Thing(PublicIdMixin, Base):
-    __tablename__ = "thing"
-    name: Mapped[str | None] = mapped_column()
-
-
-table: Any = Thing.__table__
+table: Any = User.__table__
 
 
 class Unhashable(UserDefinedOption):
@@ -39,18 +30,18 @@ class Unhashable(UserDefinedOption):
 
 def statements() -> list[Select[Any]]:
     """Return SELECTs of every kind, without ORDER BY or LIMIT."""
-    other, inner = aliased(Thing), select(Thing.id).order_by(Thing.id).limit(1)
+    other, inner = aliased(User), select(User.id).order_by(User.id).limit(1)
     return [
         select(table).where(table.c.id > 1).with_for_update(),
-        select(Thing),
-        select(other).join(Thing, Thing.id == other.id).where(other.name.in_(["a", "b"]), or_(other.id > 1, true())),
-        select(Thing).where(Thing.id.in_(inner)).add_cte(select(Thing.id).cte("other")),
-        select(Thing).group_by(Thing.id).having(func.count() > 1).distinct().prefix_with("ALL").with_hint(Thing, "x"),
-        select(Thing).options(load_only(Thing.name), with_loader_criteria(Thing, lambda cls: cls.id > 1), Unhashable()),
-        select(Thing).execution_options(populate_existing=True).set_label_style(LABEL_STYLE_TABLENAME_PLUS_COL),
-        select(Thing).where(text("id > :least")),
-        select(Thing).order_by("name").limit(1).offset(2).order_by(None).limit(None).offset(None),
-        select(Thing).fetch(1, percent=True).fetch(None),
+        select(User),
+        select(other).join(User, User.id == other.id).where(other.name.in_(["a", "b"]), or_(other.id > 1, true())),
+        select(User).where(User.id.in_(inner)).add_cte(select(User.id).cte("other")),
+        select(User).group_by(User.id).having(func.count() > 1).distinct().prefix_with("ALL").with_hint(User, "x"),
+        select(User).options(load_only(User.name), with_loader_criteria(User, lambda cls: cls.id > 1), Unhashable()),
+        select(User).execution_options(populate_existing=True).set_label_style(LABEL_STYLE_TABLENAME_PLUS_COL),
+        select(User).where(text("id > :least")),
+        select(User).order_by("name").limit(1).offset(2).order_by(None).limit(None).offset(None),
+        select(User).fetch(1, percent=True).fetch(None),
     ]
 
 

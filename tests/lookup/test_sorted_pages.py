@@ -24,7 +24,16 @@ from sqlalchemy.orm import (
     with_loader_criteria,
 )
 
-from sqlalchemy_public_id import ConfigurationError, InvalidCursor, PublicIdMixin, PublicIdNotFound, _private, lookup
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    InvalidCursor,
+    NanoId,
+    PublicIdMixin,
+    PublicIdNotFound,
+    _private,
+    lookup,
+)
+from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
 from sqlalchemy_public_id.references import public_ref
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("rows")]
@@ -200,6 +209,18 @@ def test_backwards(session: Session, order: Any) -> None:
     assert walk_back(session, Ticket, ids[-1], limit=6, order_by=order) == ids[:-1]
 
 
+def test_backwards_from_the_end(session: Session, order: Any) -> None:
+    """A page after the last row leads back to all rows, in each order; one before the first row leads on to them."""
+    ids = expected(session, order)
+    end = lookup.page(session, Ticket, limit=6, after=ids[-1], order_by=order)
+    beginning = lookup.page(session, Ticket, limit=6, before=ids[0], order_by=order)
+    first = lookup.page(session, Ticket, limit=6, after=beginning.next, order_by=order)
+
+    assert (len(end), len(beginning)) == (0, 0)
+    assert walk_back(session, Ticket, str(end.previous), limit=6, order_by=order) == ids
+    assert [row.public_id for row in first] == ids[:6]
+
+
 def test_pairs_of_orders(session: Session) -> None:
     """Pages are correct for each pair of columns, directions and positions of NULL."""
     columns = [Ticket.priority, Ticket.title, Ticket.weight, Ticket.due]
@@ -319,6 +340,32 @@ def test_count(session: Session, statements: list[str]) -> None:
     assert lookup.page(session, repeated, limit=5, count=True).total == ROWS
 
 
+def test_count_stops(session: Session, statements: list[str]) -> None:
+    """``count=`` with a number counts up to it: the total is the number of rows, or this number if there are more."""
+    every = select(Ticket)
+    repeated = select(Ticket).join(Person, Person.id > 0)
+    totals = [
+        lookup.page(session, rows, limit=5, count=most).total
+        for rows in (every, repeated)
+        for most in (1, ROWS - 1, ROWS, ROWS + 1, 2**31 - 1)
+    ]
+    statements.clear()
+    lookup.page(session, Ticket, limit=5, count=7)
+
+    assert totals == [1, ROWS - 1, ROWS, ROWS, ROWS] * 2
+    assert "LIMIT" in statements[-1]
+    assert len(statements) == 2
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "all", None, 2**31])
+def test_counts_that_are_none(session: Session, statements: list[str], count: Any) -> None:
+    """Anything but a boolean or a number from 1 is refused, before any SQL."""
+    statements.clear()
+    with pytest.raises(ConfigurationError, match=r"count is .*, expected True, False, or the number of rows"):
+        lookup.page(session, Ticket, limit=5, count=count)
+    assert statements == []
+
+
 @pytest.mark.parametrize(("order", "number"), [(Ticket.priority, 1), (Ticket.title, 2)], ids=["NOT NULL", "NULL"])
 def test_statements(session: Session, statements: list[str], order: Any, number: int) -> None:
     """A page sorted by columns that are never NULL takes one statement; by nullable columns, it takes two."""
@@ -370,3 +417,22 @@ def test_rows_that_change_places(session: Session) -> None:
     session.flush()
 
     assert not lookup.page(session, Ticket, limit=5, order_by=Ticket.priority, after=page.next)
+
+
+class Scroll(PublicIdMixin, Base):
+    """Has ids of the greatest length."""
+
+    __tablename__ = "scroll"
+    __public_id__ = NanoId(MAX_LENGTH)
+    title: Mapped[str] = mapped_column(String(20))
+
+
+def test_ids_of_the_greatest_length(session: Session) -> None:
+    """A cursor of an order is accepted, however long the id in it is."""
+    session.add_all(Scroll(title=title) for title in "acb")
+    session.flush()
+
+    first = lookup.page(session, Scroll, limit=2, order_by=Scroll.title)
+    second = lookup.page(session, Scroll, limit=2, order_by=Scroll.title, after=first.next)
+
+    assert [row.title for row in (*first, *second)] == ["a", "b", "c"]

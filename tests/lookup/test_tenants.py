@@ -7,19 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, func, select, true
+from sqlalchemy import func, select, true
 from sqlalchemy.orm import Session, aliased, with_loader_criteria
-from support.tenants import UNKNOWN, Base, Tenants, User
+from support.tenants import UNKNOWN, Tenants, User
 
 from sqlalchemy_public_id import ConfigurationError, InvalidCursor, PublicIdNotFound, lookup
 
 pytestmark = pytest.mark.backend
-
-
-@pytest.fixture
-def tenants(create: Callable[[MetaData], None], session: Session) -> Tenants:
-    create(Base.metadata)
-    return Tenants(session)
 
 
 LOOKUPS: dict[str, Callable[..., Any]] = {

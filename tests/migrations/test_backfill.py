@@ -6,17 +6,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, select
 from support.marks import on
 from support.people import People, send
 
 import sqlalchemy_public_id.migrations.backfill
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
-from sqlalchemy_public_id.backfill import Progress
+from sqlalchemy_public_id.backfill import MaxLoad, Progress
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.migrations.databases import live_table, rows_of
 from sqlalchemy_public_id.migrations.postgresql.rows import lock_of_window
@@ -87,15 +88,15 @@ def test_keys(people: People, key: str, window: int, monkeypatch: pytest.MonkeyP
 
 @on("postgresql")
 def test_parent_of_other_tables(people: People) -> None:
-    """A partitioned table is refused, because rows of two partitions may have one ctid; its partitions are filled."""
+    """A table from which others inherit is refused, because rows of two tables may have one ctid."""
     people.drop()
-    people.execute("CREATE TABLE person (id integer PRIMARY KEY, public_id varchar(12)) PARTITION BY HASH (id)")
-    people.execute("CREATE TABLE person_0 PARTITION OF person FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
-    people.execute("INSERT INTO person VALUES (1), (2)")
-
-    with pytest.raises(ConfigurationError, match=r"person has partitions, .*; fill these tables one by one"):
-        backfill.run(people.engine, "person")
-    assert backfill.run(people.engine, "person_0").filled == 2
+    people.execute("CREATE TABLE person (id integer PRIMARY KEY, public_id varchar(12))")
+    people.execute("CREATE TABLE pupil () INHERITS (person)")
+    try:
+        with pytest.raises(ConfigurationError, match="other tables inherit from person; fill these tables one by one"):
+            backfill.run(people.engine, "person")
+    finally:
+        people.execute("DROP TABLE pupil")
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
@@ -158,6 +159,46 @@ def test_wait_while(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_full(people)
 
 
+class _Running(MaxLoad):
+    """A server of which three other sessions run a statement."""
+
+    def running(self, connection: Connection) -> int:
+        return 3
+
+
+def test_load_at_the_limit(people: People) -> None:
+    """A backfill waits while there are more statements than the limit, and not while there are as many."""
+    with people.engine.connect() as connection:
+        assert [_Running(most)(connection) for most in (0, 2, 3, 4)] == [True, True, False, False]
+
+
+@on("mysql", "mariadb")
+def test_load_without_the_own_statement(people: People) -> None:
+    """The load of MySQL and MariaDB leaves out the statement that reads it, so ``MaxLoad(0)`` can end."""
+    with people.engine.connect() as connection:
+        reported = "SHOW GLOBAL STATUS LIKE 'Threads_running'"  # with this statement, and those of other tests
+        of_all = [int(send(connection, reported).one()[1]) for _ in range(99)]
+        of_others = [MaxLoad(0).running(connection) for _ in range(99)]
+
+    assert min(of_all) - min(of_others) == 1
+
+
+def test_pause(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``pause`` is a share of the time that a batch has taken, whatever that is."""
+    now, slept = 0.0, list[float]()
+
+    def monotonic() -> float:
+        nonlocal now
+        now += 2.0
+        return now
+
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=monotonic, sleep=slept.append))
+    make(people)
+    backfill.run(people.engine, "person", pause=0.25)
+
+    assert {*slept} == {0.5}  # each batch reads the time before and after
+
+
 def test_progress(people: People) -> None:
     """Progress grows until all rows are filled, and never has a negative number of rows left."""
     make(people)
@@ -215,8 +256,9 @@ def test_workers(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on("postgresql", "mysql", "mariadb")
-def test_namesakes(people: People, new_engine: Callable[..., Engine]) -> None:
+def test_namesakes(people: People, new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     """While a table is filled, its namesake in another database or schema can be filled, too."""
+    monkeypatch.setattr(MODULE, "_WITHOUT_CLAIM", 2.0)
     url, place = people.engine.url, f"{people.engine.url.database}_namesake"
     if people.engine.name == "postgresql":
         other = new_engine("postgresql", url.update_query_dict({"options": f"-csearch_path={place}"}))
@@ -239,6 +281,12 @@ def test_namesakes(people: People, new_engine: Callable[..., Engine]) -> None:
         assert found[0].finished
         assert is_full(People(other))
         assert is_full(people)
+        if people.engine.name == "postgresql":  # where a claim ends with its batch, before on_progress is called
+            make(people)
+            with other.connect() as holder:
+                first = lock_of_window(rows_of(live_table(holder, people.target)), None)
+                assert holder.scalar(select(first))
+                assert backfill.run(people.engine, "person").finished
     finally:
         other.dispose()
         people.execute(f"DROP {kind} {place}{' CASCADE' if kind == 'SCHEMA' else ''}")
@@ -281,6 +329,17 @@ def test_row_that_is_locked(people: People) -> None:
     assert is_full(people, 200)
 
 
+@on("postgresql")
+def test_row_that_gets_a_reference(people: People) -> None:
+    """A row is filled while another transaction inserts a row that refers to it."""
+    make(people, 200)
+    with people.engine.connect() as other:
+        send(other, "SELECT * FROM person WHERE id = 50 FOR KEY SHARE")  # as the check of a foreign key does
+        progress = backfill.run(people.engine, "person")
+
+    assert (progress.finished, progress.filled) == (True, 200)
+
+
 @pytest.mark.slow
 @on("postgresql", "mysql", "mariadb")
 def test_row_that_stays_locked(people: People) -> None:
@@ -296,8 +355,14 @@ def test_row_that_stays_locked(people: People) -> None:
 
 
 @on("postgresql", "mysql", "mariadb")
-def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """If other processes keep the claims of all rows, the backfill waits for a while, logs it, and ends unfinished."""
+@pytest.mark.parametrize("window", [100, MODULE.WINDOW], ids=["the first of several windows", "all rows"])
+def test_claims_that_stay(
+    people: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, window: int
+) -> None:
+    """If other processes keep the claims of all rows that are left, the backfill waits for a while, logs it, and ends
+    unfinished.
+    """
+    monkeypatch.setattr(MODULE, "WINDOW", window)
     now = 0.0
 
     def sleep(seconds: float) -> None:
@@ -306,19 +371,63 @@ def test_claims_that_stay(people: People, monkeypatch: pytest.MonkeyPatch, caplo
 
     monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     monkeypatch.setattr(MODULE, "_WITHOUT_CLAIM", 0.6)
-    make(people, 200)
+    rows = 200 if window > 200 else 1_000
+    make(people, rows)
     with people.engine.connect() as other, rows_of(live_table(other, people.target)).claim(None) as is_ours:
         if people.engine.name == "postgresql":
             is_ours = bool(other.scalar(select(lock_of_window(rows_of(live_table(other, people.target)), None))))
         progress = backfill.run(people.engine, "person")
 
     assert is_ours
-    assert (progress.filled, progress.finished) == (0, False)
+    assert not progress.finished
+    assert progress.filled == 0 if window > 200 else 0 < progress.filled < rows
     assert 0.6 < now < 1
     waiting, ending = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
     assert "person.public_id: waiting for other processes" in waiting
     assert "other processes have claimed all rows without an id, so this one ends" in ending
     assert backfill.run(people.engine, "person").finished
+
+
+@on("sqlite")
+def test_file_that_stays_locked(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another connection keeps the SQLite file locked, the backfill ends after a few attempts, and not a hundred."""
+    slept: list[float] = []
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept.append))
+    make(people, 200)
+    with people.engine.connect() as other, people.engine.connect() as connection:
+        send(connection.execution_options(isolation_level="AUTOCOMMIT"), "PRAGMA busy_timeout=1")
+        send(other, "BEGIN IMMEDIATE")
+        progress = backfill.run(connection, "person")
+        other.rollback()
+
+    assert (progress.filled, progress.finished) == (0, False)
+    assert len([each for each in slept if each]) == MODULE._SWEEPS
+    assert backfill.run(people.engine, "person").finished
+
+
+@on("sqlite")
+def test_file_that_is_locked_again_and_again(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backfill that fills rows in each of its sweeps goes on, although others interrupt all of them."""
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None))
+    monkeypatch.setattr(MODULE, "_SMALLEST", 1)
+    monkeypatch.setattr(MODULE, "_LARGEST", 1)
+    make(people, 1_100)
+    calls = count()
+
+    with people.engine.connect() as other, people.engine.connect() as connection:
+        send(connection.execution_options(isolation_level="AUTOCOMMIT"), "PRAGMA busy_timeout=1")
+
+        def lock_twice_of_three_times(_: Connection) -> bool:
+            number = next(calls) % 3
+            if number == 1:
+                send(other, "BEGIN IMMEDIATE")  # until the call after the next one
+            elif not number and other.in_transaction():
+                other.rollback()
+            return False
+
+        progress = backfill.run(connection, "person", wait_while=lock_twice_of_three_times, pause=0)
+
+    assert (progress.filled, progress.finished) == (1_100, True)
 
 
 @on("postgresql")

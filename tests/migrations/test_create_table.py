@@ -153,6 +153,7 @@ def unique_indexes(sql: str) -> list[list[str]]:
 
 
 @given(tables().filter(is_taken))
+@example('CREATE TABLE t ("check" TEXT)')
 def test_column_is_added(sql: str) -> None:
     """A column is added as ALTER TABLE would add it."""
     sql = kept(sql)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine
 from support.marks import on
 from support.people import People, send
+from support.rights import USER, user_with
 
 from sqlalchemy_public_id import NanoId, backfill
 from sqlalchemy_public_id.errors import MigrationRefused
@@ -210,26 +211,19 @@ def test_rules(people: People) -> None:
 
 
 @on("postgresql")
-def test_right_to_skip(people: People, engine: Engine) -> None:
+def test_right_to_skip(people: People, engine: Engine, new_engine: Callable[..., Engine]) -> None:
     """A role that may not skip triggers is refused before anything is changed; the error names the missing right."""
     if (engine.dialect.server_version_info or (0,))[0] < 15:
         pytest.skip("PostgreSQL 15 has the GRANT")
     create_trigger(people)
-    people.execute("CREATE ROLE public_id_owner LOGIN")
-    owner = create_engine(engine.url.set(username="public_id_owner"))
-    try:
-        people.execute("GRANT ALL ON SCHEMA public TO public_id_owner")
-        people.execute("ALTER TABLE person OWNER TO public_id_owner")
+    with user_with(engine, "ALL", "SCHEMA public") as url:
+        owner = People(new_engine(engine.name, url))
+        people.execute(f"ALTER TABLE person OWNER TO {USER}")
         with pytest.raises(MigrationRefused, match="GRANT SET ON PARAMETER session_replication_role"):
-            People(owner).add(update_triggers="skip")
-        people.execute("GRANT SET ON PARAMETER session_replication_role TO public_id_owner")
-        People(owner).add(update_triggers="skip")
-    finally:
-        owner.dispose()
-        people.execute("REVOKE SET ON PARAMETER session_replication_role FROM public_id_owner")
-        people.execute("REASSIGN OWNED BY public_id_owner TO postgres")
-        people.execute("DROP OWNED BY public_id_owner")
-        people.execute("DROP ROLE public_id_owner")
+            owner.add(update_triggers="skip")
+        people.execute(f"GRANT SET ON PARAMETER session_replication_role TO {USER}")
+        owner.add(update_triggers="skip")
+        people.execute(f"REASSIGN OWNED BY {USER} TO CURRENT_USER")
 
     assert fired(people) == 0
     people.check_complete(200)

@@ -115,4 +115,5 @@ def test_duplicates_are_found_by_the_index(engine: Engine, statements: Any) -> N
         statements.clear()
         table.run("contract_public_id")
 
-    assert not [statement for statement in statements if "HAVING" in statement]
+    of_rows = [statement for statement in statements if "information_schema" not in statement]
+    assert not [statement for statement in of_rows if "HAVING" in statement]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,11 @@ from support.connections import monitor, processes
 from support.marks import on
 from support.people import People, send
 from support.private_servers import wait_until
+
+from sqlalchemy_public_id.errors import LockNotAvailable
+from sqlalchemy_public_id.migrations import Timeouts
+from sqlalchemy_public_id.migrations.databases import database_of, plan_for
+from sqlalchemy_public_id.migrations.steps import Runner
 
 LOCK_TIMEOUT = 1.0
 
@@ -90,23 +96,48 @@ def test_limit_of_each_step(table: People) -> None:
         table.run(operation)
     is_postgresql = table.engine.name == "postgresql"
     ask = "SHOW lock_timeout" if is_postgresql else "SELECT @@SESSION.lock_wait_timeout"
-    limits: list[tuple[str, str]] = []
+    limits: dict[bool, list[str]] = {True: [], False: []}
+    long_steps = ("CREATE UNIQUE", "VALIDATE") if is_postgresql else ("MODIFY",)
 
     @event.listens_for(table.engine, "before_cursor_execute")
     def look(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
         if statement.startswith(("ALTER", "CREATE UNIQUE")) and "rehearsal" not in statement:
             cursor.execute(ask)
-            limits.append((statement, str(cursor.fetchone()[0])))
+            limits[any(word in statement for word in long_steps)].append(str(cursor.fetchone()[0]))
 
     table.run("contract_public_id", lock_timeout=2, attempts=3, index_timeout=50, server_default="drop")
     short, long = ("2s", "50s") if is_postgresql else ("2", "6")  # the time of all attempts, as it rewrites the table
-    long_steps = ("CREATE UNIQUE", "VALIDATE") if is_postgresql else ("MODIFY",)
 
-    assert {any(word in statement for word in long_steps): limit for statement, limit in limits} == {
-        True: long,
-        False: short,
-    }
-    assert limits[-1][1] == short  # after the long steps
+    assert {*limits[True]} == {long}
+    assert {*limits[False]} == {short}  # before the long steps, as of the statement that takes their lock, and after
+    assert len(limits[False]) == (4 if is_postgresql else 2)
+
+
+@on_servers
+@pytest.mark.parametrize("seconds", [0.0004, 0.9])
+def test_shortest_limit(table: People, seconds: float) -> None:
+    """A limit below a millisecond, or below a second, is not rounded down to 0, which would be no limit."""
+    with held(table) as other:
+        timer = threading.Timer(10, other.rollback)
+        timer.start()
+        with pytest.raises(LockNotAvailable):
+            table.run("expand_public_id", lock_timeout=seconds, attempts=1)
+        timer.cancel()
+
+
+@on("mysql", "mariadb")
+def test_rewrite_of_a_busy_table(table: People) -> None:
+    """While others use the table, a long rewrite is not begun, which would keep readers waiting for half a minute."""
+    table.run("expand_public_id")
+    table.run("backfill_public_id")
+    sent: list[str] = []
+    event.listen(table.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
+
+    with held(table), pytest.raises(LockNotAvailable):
+        table.run("contract_public_id", lock_timeout=LOCK_TIMEOUT, attempts=1)
+
+    assert [sql for sql in sent if "ENABLE KEYS" in sql]
+    assert not [sql for sql in sent if "MODIFY" in sql and "rehearsal" not in sql]
 
 
 @on("mysql", "mariadb")
@@ -144,7 +175,7 @@ def test_catalogs_of_other_databases(table: People) -> None:
     @event.listens_for(table.engine, "before_cursor_execute")
     def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
         # any table may have a foreign key that refers to the column
-        if "information_schema" in statement and "REFERENTIAL_CONSTRAINTS" not in statement:
+        if "information_schema" in statement and "REFERENCED_TABLE_NAME" not in statement:
             cursor.execute(f"EXPLAIN {statement}", parameters)
             plans.extend((statement, str(row)) for row in cursor.fetchall())
 
@@ -153,3 +184,17 @@ def test_catalogs_of_other_databases(table: People) -> None:
 
     assert len({statement for statement, _ in plans}) > 8
     assert [statement for statement, plan in plans if "Scanned all databases" in plan] == []
+
+
+@on_servers
+def test_probe_that_the_database_does_not_know(table: People) -> None:
+    """A database that refuses the short statement before a long one is not refused: the long one takes the lock."""
+    table.run("expand_public_id")
+    table.run("backfill_public_id")
+    with table.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        database, plan = database_of(connection.dialect), plan_for(table.target, connection.dialect)
+        session = database.session(connection, Timeouts())
+        runner = Runner(database.table(connection, table.target), session)
+        runner.run([replace(step, probe=f"ALTER TABLE {table.name} ENABLE NOTHING") for step in plan.contract()])
+
+    table.check_complete(50)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, inspect
+from sqlalchemy import Engine, String, create_engine, event, inspect
+from sqlalchemy.exc import IntegrityError
 from support.marks import on
 from support.people import People
 from support.refusals import refused
 
-from sqlalchemy_public_id import NanoId, Uuid7
+from sqlalchemy_public_id import NanoId, Uuid4, Uuid7
+from sqlalchemy_public_id.migrations import existing_ids
 from sqlalchemy_public_id.migrations.table import FEW_ROWS
 
 pytestmark = pytest.mark.backend
@@ -32,6 +35,26 @@ def test_other_type(new_people: Callable[..., People], type_: str, code: str) ->
 
     assert code in refused(people)
     people.write(1)
+
+
+SHORTER = NanoId(16).accepting(NanoId(12))
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize(("length", "format"), [(20, NanoId()), (16, SHORTER), (12, NanoId())], ids=str)
+def test_char(new_people: Callable[..., People], engine: Engine, length: int, format: NanoId) -> None:
+    """On PostgreSQL, a CHAR that adds blanks to an id is refused, and the remedy works; one that ids fill is kept."""
+    binary = {} if engine.name == "postgresql" else {"collation": "bytes"}
+    people = new_people(more=f", public_id char({length})", format=format, **binary)
+    if engine.name == "postgresql" and length > 12:
+        assert f"type_=sa.String({length})" in refused(people)["wrong-type"]
+        assert "wrong-type" in refused(people, "contract_public_id")
+        with people.migrating() as op:
+            op.alter_column("person", "public_id", type_=String(length))
+
+    people.add()
+
+    people.check_complete(3)
 
 
 @on("postgresql", "mysql", "mariadb")
@@ -86,6 +109,17 @@ def test_default_of_another_kind(new_people: Callable[..., People], default: str
     people.add(server_default="none")
     people.write(1)
     assert len(people.ids()[0] or "") > 12
+
+
+@on("postgresql")
+def test_uuids_for_a_format_with_a_prefix(new_people: Callable[..., People]) -> None:
+    """A default that makes UUIDs generates other ids than a format that puts a prefix before them."""
+    people = new_people(rows=0, more=", public_id varchar(41) DEFAULT gen_random_uuid()::text", collation="bytes")
+
+    as_made = Uuid4(encoding="hyphenated", storage="text")
+
+    assert "foreign-default" in refused(people, format=as_made.prefixed("doc"))
+    people.add(format=as_made)
 
 
 INDEXES = {
@@ -154,6 +188,44 @@ def test_check_of_the_name(new_people: Callable[..., People]) -> None:
     assert [check["name"] for check in inspect(people.engine).get_check_constraints("person")] == [name]
 
 
+@on("postgresql")
+@pytest.mark.parametrize("valid", ["", " NOT VALID"], ids=["validated", "not valid"])
+def test_check_of_an_interrupted_contract(new_people: Callable[..., People], valid: str) -> None:
+    """The temporary CHECK of a contract that was interrupted is no obstacle: the next run continues with it."""
+    people = new_people()
+    for operation in ("expand_public_id", "backfill_public_id"):
+        people.run(operation)
+    name = "ck_person_public_id_not_null"
+    people.execute(f"ALTER TABLE person ADD CONSTRAINT {name} CHECK (public_id IS NOT NULL){valid}")
+
+    people.run("contract_public_id")
+
+    people.check_complete(3)
+
+
+@pytest.mark.parametrize("others", ["a_own", "zz_own"])
+def test_two_unique_indexes(new_people: Callable[..., People], engine: Engine, others: str) -> None:
+    """Of two unique indexes on the column, loosening drops the one with the name of a migration, not the other one."""
+    people = new_people()
+    people.add()
+    people.execute(f"CREATE UNIQUE INDEX {others} ON person (public_id)")
+
+    people.run("loosen_public_id")
+
+    assert [index["name"] for index in inspect(engine).get_indexes("person")] == [others]
+
+
+def test_plain_index_on_the_column(new_people: Callable[..., People], engine: Engine) -> None:
+    """An index of the application on the column alone is dropped with it."""
+    people = new_people()
+    people.add()
+    people.execute("CREATE INDEX own ON person (public_id)")
+
+    people.run("drop_public_id")
+
+    assert inspect(engine).get_indexes("person") == []
+
+
 # --- ids that are there already
 
 
@@ -167,6 +239,7 @@ def test_duplicates(new_people: Callable[..., People], caplog: pytest.LogCapture
     people = new_people()
     people.run("expand_public_id")
     with_ids(people, IDS[0], IDS[0], IDS[1])
+    people.execute("UPDATE person SET name = 'Ada' WHERE id = 1")  # which PostgreSQL stores behind the others
 
     assert IDS[0] in refused(people)["duplicates"]
     assert "1 id is in several rows" in refused(people, "contract_public_id")["duplicates"]
@@ -246,6 +319,38 @@ def test_number_of_malformed_ids(new_people: Callable[..., People], number: int)
 
     assert ("1 id is not of the format " if number == 1 else f"{number} ids are not of the format ") in sentence
     assert [key for key in range(1, 7) if f"'bad{key}'" in sentence] == [*range(1, min(number, 3) + 1)]
+
+
+@pytest.mark.parametrize("window", [2, 20_000], ids=["many windows", "one window"])
+def test_number_that_python_counts(
+    new_people: Callable[..., People], monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    """Ids that Python has to check are read in windows, and each one is counted and replaced once."""
+    monkeypatch.setattr(existing_ids, "_WINDOW", window)
+    people = new_people(6, format=NanoId(check_digit=True), server_default="none")
+    good = people.format.generate_many(2)
+    people.run("expand_public_id")
+    with_ids(people, "bad1", good[0], "bad3", "bad4", good[1], "bad6")
+
+    assert "4 ids are not of the format " in refused(people)["invalid-ids"]
+    people.add(on_invalid="replace")
+    assert [people.ids()[1], people.ids()[4]] == good
+    people.check_complete(6)
+
+
+def test_no_free_id_for_a_duplicate(new_people: Callable[..., People], engine: Engine) -> None:
+    """If the format has fewer ids than the table has rows, replacing duplicates ends with an error."""
+    people = new_people(5, format=NanoId(1, alphabet="ab"), server_default="none")
+    people.run("expand_public_id")
+    with_ids(people, *"aabba")
+    sent = itertools.count()
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def count(*arguments: Any) -> None:
+        assert next(sent) < 2_000, "it goes on for ever"
+
+    with pytest.raises(IntegrityError):
+        people.add(on_duplicate="replace")
 
 
 def test_number_of_duplicates(new_people: Callable[..., People]) -> None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, inspect
 from sqlalchemy.exc import SAWarning
 from support import command
 from support.marks import on
 from support.people import People, send
 from support.refusals import refused
+from support.rights import USER, user_with
 
 from sqlalchemy_public_id.errors import DryRun, MigrationRefused
 
 pytestmark = pytest.mark.backend
-
-ROLE = f"public_id_reader_{os.getpid()}"
 
 
 # --- the table
@@ -43,17 +41,10 @@ def test_no_key(new_people: Callable[..., People]) -> None:
 
 
 @pytest.fixture
-def role(engine: Engine) -> Iterator[Engine]:
+def role(engine: Engine, new_engine: Callable[..., Engine]) -> Iterator[Engine]:
     """An engine for a role that may connect, and nothing else."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        send(connection, f"DROP ROLE IF EXISTS {ROLE}")
-        send(connection, f"CREATE ROLE {ROLE} LOGIN")
-        send(connection, f"GRANT USAGE ON SCHEMA public TO {ROLE}")
-        made = create_engine(engine.url.set(username=ROLE))
-        yield made
-        made.dispose()
-        send(connection, f"DROP OWNED BY {ROLE} CASCADE")
-        send(connection, f"DROP ROLE {ROLE}")
+    with user_with(engine, "USAGE", "SCHEMA public") as url:
+        yield new_engine(engine.name, url)
 
 
 def as_role(people: People, role: Engine) -> People:
@@ -64,7 +55,7 @@ def as_role(people: People, role: Engine) -> People:
 def test_rights(new_people: Callable[..., People], role: Engine) -> None:
     """All missing rights of the role are reported, each with its remedy."""
     people = new_people()
-    people.execute(f"GRANT SELECT ON person TO {ROLE}")
+    people.execute(f"GRANT SELECT ON person TO {USER}")
     people.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     found = []
     with pytest.raises(MigrationRefused) as caught:
@@ -73,9 +64,9 @@ def test_rights(new_people: Callable[..., People], role: Engine) -> None:
 
     assert [obstacle.code for obstacle in caught.value.obstacles] == ["missing-right"] * 3
     assert "as postgres, or as a member of that role" in found[0]
-    assert f"GRANT CREATE ON SCHEMA public TO {ROLE}" in found[1]
-    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
-    people.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}")
+    assert f"GRANT CREATE ON SCHEMA public TO {USER}" in found[1]
+    people.execute(f"ALTER TABLE person OWNER TO {USER}")
+    people.execute(f"GRANT CREATE ON SCHEMA public TO {USER}")
     as_role(people, role).add()
     people.check_complete(3)
 
@@ -84,8 +75,8 @@ def test_rights(new_people: Callable[..., People], role: Engine) -> None:
 def test_table_that_may_not_be_read(new_people: Callable[..., People], role: Engine) -> None:
     """An owner without SELECT gets an error that names the missing right, before any row is read."""
     people = new_people()
-    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
-    people.execute(f"REVOKE SELECT ON person FROM {ROLE}")
+    people.execute(f"ALTER TABLE person OWNER TO {USER}")
+    people.execute(f"REVOKE SELECT ON person FROM {USER}")
 
     assert "GRANT SELECT, UPDATE ON person" in refused(as_role(people, role), reader=people.engine)["missing-right"]
 
@@ -107,8 +98,8 @@ def test_check_that_old_rows_violate(new_people: Callable[..., People]) -> None:
 def test_row_level_security(new_people: Callable[..., People], role: Engine) -> None:
     """Row-level security is refused if it hides rows, which would get no id; old programs are not affected."""
     people = new_people()
-    people.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}")
-    people.execute(f"ALTER TABLE person OWNER TO {ROLE}")
+    people.execute(f"GRANT CREATE ON SCHEMA public TO {USER}")
+    people.execute(f"ALTER TABLE person OWNER TO {USER}")
     people.execute("ALTER TABLE person ENABLE ROW LEVEL SECURITY")
     people.execute("ALTER TABLE person FORCE ROW LEVEL SECURITY")
     people.execute("CREATE POLICY few ON person USING (id < 2) WITH CHECK (true)")
@@ -189,6 +180,14 @@ def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: E
     assert people.state().nullable
 
 
+def _is_unversioned(people: People) -> bool:
+    """Return True if MariaDB keeps no history of the ids."""
+    with people.engine.connect() as connection:
+        lines = send(connection, f"SHOW CREATE TABLE {people.name}").one()[1].splitlines()
+    [own] = [line for line in lines if line.lstrip().startswith("`public_id`")]
+    return "WITHOUT SYSTEM VERSIONING" in own
+
+
 @on("mariadb")
 def test_system_versioned_table(new_people: Callable[..., People]) -> None:
     """A system-versioned table without a history gets its ids, and the backfill adds no version of a row."""
@@ -198,8 +197,10 @@ def test_system_versioned_table(new_people: Callable[..., People]) -> None:
     people.check_complete(3)
     with people.engine.connect() as connection:
         assert send(connection, "SELECT count(*) FROM person FOR SYSTEM_TIME ALL").scalar() == 3
+    assert _is_unversioned(people)
     people.execute("UPDATE person SET name = 'Ada' WHERE id = 1")  # a version with an id
     people.run("loosen_public_id")
+    assert _is_unversioned(people)
     people.add()
     people.run("drop_public_id")
     people.check_gone()
@@ -220,21 +221,28 @@ def test_system_versioned_table_with_a_history(new_people: Callable[..., People]
 
 
 @on("mysql", "mariadb")
-def test_privileges(new_people: Callable[..., People], engine: Engine) -> None:
+def test_privileges(new_people: Callable[..., People], engine: Engine, new_engine: Callable[..., Engine]) -> None:
     """All missing privileges of the user are reported together, with the GRANT."""
     people = new_people()
-    user = f"'{ROLE}'@'%'"
-    people.execute(f"CREATE USER {user}")
-    limited = create_engine(engine.url.set(username=ROLE, password=None))
-    try:
-        people.execute(f"GRANT SELECT, ALTER ON person TO {user}")
-        found = refused(People(limited), reader=engine)["missing-right"]
-        assert f"GRANT CREATE, INSERT, UPDATE ON person TO {user}" in found
-        people.execute(f"GRANT CREATE, INSERT, UPDATE ON person TO {user}")
-        People(limited).add()
-    finally:
-        limited.dispose()
-        people.execute(f"DROP USER {user}")
+    with user_with(engine, "SELECT, ALTER", "person") as url:
+        limited = People(new_engine(engine.name, url))
+        grant = f"GRANT CREATE, INSERT, UPDATE ON person TO '{USER}'@'%'"
+        assert grant in refused(limited, reader=engine)["missing-right"]
+        people.execute(grant)
+        limited.add()
+    people.check_complete(3)
+
+
+@on("mysql", "mariadb")
+def test_privileges_by_a_pattern(
+    new_people: Callable[..., People], engine: Engine, new_engine: Callable[..., Engine]
+) -> None:
+    """Privileges on all databases whose names match a pattern count."""
+    people = new_people()
+    database = str(engine.url.database)
+    pattern = database[:-1].replace("_", r"\_") + "%"
+    with user_with(engine, "SELECT, ALTER, CREATE, INSERT, UPDATE", f"`{pattern}`.*") as url:
+        People(new_engine(engine.name, url)).add()
     people.check_complete(3)
 
 
@@ -337,6 +345,7 @@ def test_dependants_of_column_and_index(dependants: People) -> None:
     dependants.execute("CREATE TABLE visit (of varchar(12) REFERENCES person (public_id))")
     try:
         of_loosen = refused(dependants, "loosen_public_id")["dependants"]
+        dependants.run("loosen_public_id", keeps="unique")
         of_drop = refused(dependants, "drop_public_id")["dependants"]
     finally:
         dependants.execute("DROP VIEW shown")
@@ -370,6 +379,26 @@ def test_primary_key_is_not_dropped(table: People) -> None:
     assert "id is in the primary key of person" in refused(key, "drop_public_id")["dependants"]
 
 
+def test_ids_that_are_the_key(engine: Engine) -> None:
+    """Ids that are the primary key get a unique index of their own, and loosening drops it and keeps the key."""
+    people = People(engine, keeps="not null", server_default="none")
+    ascii_ = " CHARACTER SET ascii COLLATE ascii_bin" if engine.name in ("mysql", "mariadb") else ""
+    people.drop()
+    people.execute(f"CREATE TABLE person (public_id varchar(12){ascii_} NOT NULL PRIMARY KEY, name varchar(50))")
+
+    def indexes() -> tuple[list[str | None], list[str]]:
+        found = inspect(engine)
+        return [index["name"] for index in found.get_indexes("person")], found.get_pk_constraint("person")[
+            "constrained_columns"
+        ]
+
+    people.run("contract_public_id")
+    assert indexes() == (["uq_person_public_id"], ["public_id"])
+    people.run("loosen_public_id")
+    assert indexes() == ([], ["public_id"])
+    people.drop()
+
+
 @on("mysql", "mariadb")
 @pytest.mark.parametrize(
     ("operation", "words"),
@@ -393,6 +422,20 @@ def test_foreign_keys_to_the_column(table: People, operation: str, words: str) -
         table.execute("DROP TABLE visit")
 
     assert f"the foreign key visited of visit {words}" in found
+
+
+@on("mysql", "mariadb")
+def test_foreign_key_to_an_index_that_stays(table: People) -> None:
+    """Loosening that keeps the unique index is not refused because of a foreign key that needs it."""
+    column = "varchar(12) CHARACTER SET ascii COLLATE ascii_bin"
+    table.create(0, more=f", public_id {column} NOT NULL, UNIQUE INDEX uq_person_public_id (public_id)")
+    table.execute(f"CREATE TABLE visit (visitor {column}, FOREIGN KEY (visitor) REFERENCES person (public_id))")
+    try:
+        table.run("loosen_public_id", keeps="unique")
+    finally:
+        table.execute("DROP TABLE visit")
+
+    assert table.state().valid
 
 
 @on("mysql", "mariadb")

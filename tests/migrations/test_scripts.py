@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, inspect
+from sqlalchemy import Engine, MetaData, inspect
 from support import command
 from support.clients import command_in, give_script, run_script
 from support.marks import on
@@ -70,6 +70,18 @@ def test_backfill(new_people: Callable[..., People]) -> None:
 
     assert [line for line in lines if line and not line.startswith(("-- ", "BEGIN", "COMMIT"))] == []
     assert command_in("\n".join(lines))[:2] == ["public-id", "backfill"]
+
+
+@servers
+@pytest.mark.parametrize("operation", ["expand_public_id", "backfill_public_id"])
+def test_options_of_the_command(engine: Engine, operation: str) -> None:
+    """The command names everything that tells its column from others: table, column, schema and format."""
+    people = People(engine, "person", "code", "attic", format=NanoId(prefix="per"))
+    words = command_in(people.script(operation))
+
+    assert [words[1], words[-1]] == ["backfill", "person"]
+    options = dict(zip(words[2:-1:2], words[3:-1:2], strict=True))
+    assert options == {"--column": "code", "--schema": "attic", "--format": "NanoId(prefix='per')"}
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,18 @@ def test_own_function() -> None:
     assert "uuidv7" not in defaults("postgresql").expression(Uuid7())
 
 
+@pytest.mark.parametrize(
+    "format", [Uuid7(), JetifyTypeId("x"), Uuid7(storage="text", encoding="hyphenated"), Uuid4(), NanoId()], ids=str
+)
+@pytest.mark.parametrize("later", [None, (13,), (17, 2), (18, 1)], ids=str)
+@pytest.mark.parametrize("earlier", [None, (13,), (17, 2), (18, 1)], ids=str)
+def test_default_of_another_server(format: Any, earlier: Any, later: Any) -> None:
+    """A default is the library's own after an upgrade of PostgreSQL, and in a dump that an older server has read."""
+    written = defaults("postgresql", earlier).expression(format)
+    if "uuidv7" not in written or later == (18, 1):  # no older server has this function
+        assert defaults("postgresql", later).is_generated(written, format)
+
+
 EVIL = "CREATE FUNCTION evil.substr(text, int{}) RETURNS text LANGUAGE sql AS $$ SELECT 'e' $$"
 
 

@@ -335,3 +335,42 @@ def test_rowids_without_a_name(engine: Engine, connection: Connection) -> None:
     add(engine)
 
     assert rows(connection, "SELECT code, n FROM person ORDER BY code") == [("a", b"\x00\xff"), ("x", 1)]
+
+
+# --- other connections
+
+
+CHANGES = {
+    "a column": "ALTER TABLE person ADD COLUMN age INTEGER",
+    "an index": "CREATE INDEX by_name ON person (name)",
+    "a trigger": "CREATE TRIGGER log_it AFTER INSERT ON person BEGIN SELECT 1; END",
+    "a row": "INSERT INTO person (name, public_id) VALUES ('Grace', 'izkpm55j334u')",
+}
+
+
+@pytest.mark.parametrize("operation", ["contract_public_id", "loosen_public_id"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_change_before_the_lock(engine: Engine, connection: Connection, change: str, operation: str) -> None:
+    """What another connection changes just before the copy locks the file is in the copy."""
+    send(connection, "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT)")
+    send(connection, "INSERT INTO person (name) VALUES ('Ada')")
+    people = add(engine)
+    if operation == "contract_public_id":
+        people.run("loosen_public_id")
+    steps = iter(["the index", "the copy"])
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def write(_: Connection, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement == "BEGIN IMMEDIATE" and next(steps) == "the copy":
+            send(connection, CHANGES[change])
+
+    people.run(operation)
+
+    assert list(steps) == []
+    expected = {
+        "a column": "SELECT count(*) = 1 FROM pragma_table_info('person') WHERE name = 'age'",
+        "an index": "SELECT count(*) = 1 FROM sqlite_master WHERE name = 'by_name'",
+        "a trigger": "SELECT count(*) = 1 FROM sqlite_master WHERE name = 'log_it'",
+        "a row": "SELECT count(*) = 2 FROM person",
+    }
+    assert rows(connection, expected[change]) == [(1,)]

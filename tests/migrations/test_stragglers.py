@@ -24,8 +24,10 @@ def people(tmp_path: Path) -> Iterator[People]:
     engine.dispose()
 
 
-def test_rows_after_the_backfill(people: People) -> None:
-    """The contract fills the few rows that were inserted after the backfill."""
+@pytest.mark.parametrize("spelled", ["public_id", "Public_ID"])
+def test_rows_after_the_backfill(people: People, spelled: str) -> None:
+    """The contract fills the few rows that were inserted after the backfill, however the table spells the column."""
+    people.execute(f"ALTER TABLE person ADD COLUMN {spelled} VARCHAR(12)")
     people.run("expand_public_id")
     people.run("backfill_public_id")
     people.write(5)
@@ -47,6 +49,21 @@ def test_rows_without_backfill(people: People, rows: int, check_digit: bool) -> 
 
     with pytest.raises(BackfillIncomplete):
         people.run("contract_public_id")
+
+
+def test_share_of_a_large_table(people: People) -> None:
+    """The contract of a large table fills one row in a hundred, and not one in twenty."""
+    people.run("expand_public_id")
+    people.write(40_000)
+    people.run("backfill_public_id")
+    people.write(2_000)
+
+    with pytest.raises(BackfillIncomplete):
+        people.run("contract_public_id")
+    people.execute("DELETE FROM person WHERE public_id IS NULL AND id % 5 <> 0")  # the rest is one in a hundred
+    people.run("contract_public_id")
+
+    people.check_complete()
 
 
 @pytest.mark.parametrize(

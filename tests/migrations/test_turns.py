@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 from support.connections import kill, number_of
@@ -125,6 +125,33 @@ def test_other_tables_do_not_wait(engine: Engine, table: People) -> None:
     with autocommit(engine) as other, hold_turn(other, "person", timeout=0), people(engine, 5, table="visitor") as more:
         more.add(index_timeout=0.2)
         more.check_complete(5)
+
+
+@on("mysql", "mariadb")
+def test_names_that_are_one_word(table: People) -> None:
+    """The table ``c`` of the database ``ab`` and the table ``bc`` of ``a`` have turns of their own."""
+    with (
+        autocommit(table.engine) as one,
+        autocommit(table.engine) as other,
+        hold_turn(one, "bc", "a", timeout=0),
+        hold_turn(other, "c", "ab", timeout=0),
+    ):
+        pass
+
+
+@on("mysql", "mariadb")
+def test_table_of_another_database(table: People) -> None:
+    """A table has a single turn, from whatever database it is migrated, and its namesake there has another one."""
+    url = table.engine.url
+    elsewhere = create_engine(url.set(database="information_schema"))
+    try:
+        is_refused = pytest.raises(LockNotAvailable)
+        with autocommit(elsewhere) as other, hold_turn(other, "person", url.database, timeout=0), is_refused:
+            table.run("expand_public_id", index_timeout=0.1)
+        with autocommit(elsewhere) as other, hold_turn(other, "person", timeout=0):
+            table.run("expand_public_id", index_timeout=0.1)
+    finally:
+        elsewhere.dispose()
 
 
 @on_servers

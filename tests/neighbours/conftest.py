@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 import pytest
+from neighbours.models import ADA, FIRST, Base, Customer, Order
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
-from support.neighbour_models import ADA, FIRST, Base, Customer, Order
 
 collect_ignore_glob = ["test_*.py"] if find_spec("strawberry") is None else []
 """Without the packages, the tests are left to ``make neighbours``, which ``.ci/run`` calls."""

@@ -12,12 +12,12 @@ import pytest
 import sqladmin
 import starlette_admin.contrib.sqla
 from flask import Flask
+from neighbours.models import ADA, FIRST, MALFORMED, Base, Customer, Order
 from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import StaticPool
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
-from support.neighbour_models import ADA, FIRST, MALFORMED, Base, Customer, Order
 
 from sqlalchemy_public_id.errors import InvalidKey
 from sqlalchemy_public_id.testing import assert_no_keys_in

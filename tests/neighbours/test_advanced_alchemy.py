@@ -12,10 +12,10 @@ from advanced_alchemy.base import BigIntAuditBase
 from advanced_alchemy.exceptions import IntegrityError, NotFoundError
 from advanced_alchemy.repository import SQLAlchemyAsyncRepository, SQLAlchemySyncRepository
 from advanced_alchemy.service import ModelDictT, SQLAlchemySyncRepositoryService
+from neighbours.models import ADA, FIRST, MALFORMED, Base, Customer, Order
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Mapped, Session
-from support.neighbour_models import ADA, FIRST, MALFORMED, Base, Customer, Order
 
 from sqlalchemy_public_id import PublicIdColumnMixin, TypedId
 

@@ -10,7 +10,7 @@ import msgspec
 import orjson
 import pytest
 import yaml
-from support.neighbour_models import ADA, FIRST, CustomerId
+from neighbours.models import ADA, FIRST, CustomerId
 
 from sqlalchemy_public_id import TypedId
 

@@ -12,11 +12,11 @@ from litestar import Litestar, Response, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.testing import TestClient
+from neighbours.models import ADA, FIRST, MALFORMED, NOBODY, Base, Customer, CustomerId, Order, OrderId
 from pydantic import BaseModel
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
-from support.neighbour_models import ADA, FIRST, MALFORMED, NOBODY, Base, Customer, CustomerId, Order, OrderId
 
 from sqlalchemy_public_id import PublicIdNotFound, idempotency, lookup
 from sqlalchemy_public_id.ext.litestar import PublicIdPlugin, by_public_id

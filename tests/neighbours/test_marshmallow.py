@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from marshmallow import ValidationError, fields
 from marshmallow_sqlalchemy import SQLAlchemyAutoSchema
+from neighbours.models import ADA, FIRST, Customer, CustomerId, Order, OrderId
 from sqlalchemy import select
 from sqlalchemy.orm import Session
-from support.neighbour_models import ADA, FIRST, Customer, CustomerId, Order, OrderId
 
 from sqlalchemy_public_id import InvalidPublicId, TypedId
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import strawberry
+from neighbours.models import ADA, FIRST, MALFORMED, NOBODY, Base, Customer, Order
 from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 from strawberry import relay
 from strawberry.extensions import MaskErrors
 from strawberry_sqlalchemy_mapper import StrawberrySQLAlchemyMapper
-from support.neighbour_models import ADA, FIRST, MALFORMED, NOBODY, Base, Customer, Order
 
 from sqlalchemy_public_id import InvalidPublicId, PublicIdNotFound, PublicIdType, lookup
 from sqlalchemy_public_id.testing import assert_no_keys_in

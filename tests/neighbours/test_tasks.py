@@ -8,7 +8,7 @@ import dramatiq
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
 from dramatiq.brokers.stub import StubBroker
-from support.neighbour_models import ADA
+from neighbours.models import ADA
 
 
 def test_celery() -> None:

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from fastapi_pagination import Page, add_pagination
 from fastapi_pagination.cursor import CursorPage
 from fastapi_pagination.ext.sqlalchemy import paginate
+from neighbours.models import ADA, FIRST, CustomerId, Order, OrderId
 from sqlalchemy import select
 from sqlalchemy.orm import Session
-from support.neighbour_models import ADA, FIRST, CustomerId, Order, OrderId
 
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 

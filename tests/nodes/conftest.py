@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,16 +17,24 @@ pytest.register_assert_rewrite("cluster_stories")
 ROOT = Path(__file__).parents[2]
 
 
+class Programs(dict[str, str]):
+    """Name → path. A test that uses a missing program is skipped, or fails with ``--require-all-databases``."""
+
+    def __init__(self, paths: Mapping[str, str], is_required: bool) -> None:
+        super().__init__({name: path for name, path in paths.items() if path})
+        self.is_required = is_required
+
+    def __missing__(self, name: str) -> str:
+        missing = f"{name} not found: run tools/nodes up"
+        pytest.fail(missing) if self.is_required else pytest.skip(missing)
+
+
 @pytest.fixture(scope="session")
-def programs(pytestconfig: pytest.Config) -> dict[str, str]:
-    """Name → path. A missing program skips the tests, or fails them with ``--require-all-databases``."""
-    told = subprocess.run([sys.executable, ROOT / "tools/nodes", "paths"], capture_output=True, text=True)
+def programs(pytestconfig: pytest.Config) -> Programs:
+    """The programs that ``tools/nodes`` finds."""
+    told = subprocess.run([sys.executable, ROOT / "tools/nodes", "paths"], stdout=subprocess.PIPE, text=True)
     found = dict(line.partition(" ")[::2] for line in told.stdout.splitlines())
-    if told.returncode:
-        names = ", ".join(name for name, path in found.items() if not path)
-        missing = f"{names or 'tools/nodes'} not found: run tools/nodes up"
-        pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
-    return found
+    return Programs(found, pytestconfig.getoption("--require-all-databases"))
 
 
 @pytest.fixture(scope="session")

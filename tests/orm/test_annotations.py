@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from types import new_class
 from typing import Annotated, Any, NewType
 
@@ -45,14 +44,6 @@ class Guest(PublicIdMixin[GuestId], Base):
 
 class Plain(PublicIdMixin, Base):
     __tablename__ = "plain"
-
-
-@pytest.fixture
-def base() -> Iterator[Any]:
-    """Yield a declarative base whose models are discarded after the test."""
-    made = type("Own", (DeclarativeBase,), {})
-    yield made
-    made.registry.dispose()
 
 
 def stay(base: Any, ref: Any, target: Any, *, nullable: bool = False, **names: Any) -> Any:

@@ -15,10 +15,11 @@ import pytest
 from support.public_modules import SOURCE, modules_of
 
 import sqlalchemy_public_id
-from sqlalchemy_public_id import ConfigurationError, Format, formats
+from sqlalchemy_public_id import ConfigurationError, Format, backfill, formats
+from sqlalchemy_public_id.alembic import AddPublicIdOp
 from sqlalchemy_public_id.formats.parse import known_formats
-from sqlalchemy_public_id.migrations import Consent, Pace, PublicIdColumn, Timeouts
-from sqlalchemy_public_id.migrations.consent import describe_options
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import HOLDERS, Pace, describe_options
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "src/sqlalchemy_public_id"
@@ -45,12 +46,18 @@ LEFT_OUT = {
     ("docs/databases.md", "Uuid4"),  # is called a UUID
     ("docs/databases.md", "Uuid7"),
     ("tests/browser/test_calculator.py", "Snowflake"),  # whose times depend on the epoch
+    ("README.md", "pydantic"),  # which fastapi and sqlmodel install
+    ("tests/ext/test_strangers.py", "pydantic"),  # answers no request
+    ("tests/ext/test_strangers.py", "sqlmodel"),  # FastAPI answers
 }
 PLACES_OF_A_FRAMEWORK = {
     ".github/SECURITY.md": "`ext.<name>`",
     "docs/reference/web.md": r"^\.\. automodule:: sqlalchemy_public_id\.ext\.<name>$",
     "docs/reference/index.md": "`ext.<name>`",
     "CHANGELOG.md": "(?i)^- .*<name>",
+    "README.md": "^pip install .*<name>",
+    "tests/support/shop_services.py": r"sqlalchemy_public_id\.ext(\.| import )<name>\b",
+    "tests/ext/test_strangers.py": r"sqlalchemy_public_id\.ext(\.| import )<name>\b",
 }
 
 
@@ -68,6 +75,11 @@ def pyproject() -> dict[str, Any]:
     tomllib = pytest.importorskip("tomllib", reason="Python 3.11")
     settings: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     return settings
+
+
+def package_in(requirement: str) -> str:
+    """Return the name of the package that a *requirement* asks for."""
+    return re.split(r"[^\w.-]", requirement)[0].lower()
 
 
 def calls_in(path: Path) -> dict[str, str]:
@@ -128,25 +140,57 @@ def test_places_of_a_format(name: str) -> None:
 # --- an option
 
 
+DATABASES = sorted(path.parent.name for path in SOURCE.glob("migrations/*/__init__.py"))
+
+
 @cache
-def attributes_read() -> set[str]:
-    """Return the names of the attributes that the code of migrations reads, but for the module of the options."""
-    paths = [*SOURCE.glob("migrations/**/*.py"), *SOURCE.glob("alembic/**/*.py"), SOURCE / "backfill.py"]
-    nodes = (node for path in paths if path.name != "consent.py" for node in ast.walk(ast.parse(path.read_text())))
+def attributes_read() -> dict[str, set[str]]:
+    """Return the names of the attributes that the code of migrations reads, but for the module of the options.
+
+    The key is the folder of a database, and ``""`` for what all databases share.
+    """
+    shared = [*SOURCE.glob("migrations/*.py"), *SOURCE.glob("alembic/**/*.py"), SOURCE / "backfill.py"]
+    places = {"": shared, **{name: [*SOURCE.glob(f"migrations/{name}/*.py")] for name in DATABASES}}
+    return {place: set().union(*map(_read_in, paths)) for place, paths in places.items()}
+
+
+def _read_in(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_text())) if path.name != "consent.py" else ()
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
 
 
 @pytest.mark.parametrize("name", describe_options())
 def test_option_is_used(name: str) -> None:
     """Each option of the operations is a field of a dataclass, or of the operation itself, and some module reads it."""
-    holders = (PublicIdColumn, Consent, Timeouts, Pace)
-    held = {field.name for holder in holders for field in fields(holder)} | {"online", "dry_run"}
+    held = {field.name for holder in (PublicIdColumn, *HOLDERS) for field in fields(holder)}
 
-    assert name in held, f"add {name} to Consent, Timeouts or Pace in {PACKAGE}/migrations/consent.py"
-    assert name in attributes_read(), f"{name} has no effect: no module of {PACKAGE}/migrations reads it"
+    assert name in held, f"add {name} to a dataclass of HOLDERS in {PACKAGE}/migrations/consent.py"
+    assert name in set.union(*attributes_read().values()), f"{name} has no effect: no module of migrations reads it"
 
 
-@pytest.mark.parametrize("holder", [Consent, Timeouts, Pace])
+def test_option_is_used_on_each_database() -> None:
+    """What one database reads, every other one reads or refuses, or the modules of all databases do."""
+    read = attributes_read()
+    partly = describe_options().keys() & set.union(*read.values()) - read[""]
+    silent = {folder: missing for folder in DATABASES if (missing := sorted(partly - read[folder]))}
+
+    assert not silent, (
+        f"these options have no effect, and say nothing: {silent}; read them in the folder of each database, or in a "
+        f"module of {PACKAGE}/migrations that refuses them there"
+    )
+
+
+@pytest.mark.parametrize("name", describe_options())
+def test_option_is_checked(name: str) -> None:
+    """Each option refuses an object that nobody can mean, and the error names the option."""
+    given: Any = {name: object()}
+    with pytest.raises(ConfigurationError) as caught:
+        AddPublicIdOp("invoice", **given)
+
+    assert name in str(caught.value), f"check {name} where {PACKAGE}/migrations/consent.py holds it"
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
 def test_fields_are_options(holder: type[Any]) -> None:
     """Each field of the dataclasses that hold options is an option."""
     missing = {field.name for field in fields(holder)} - describe_options().keys()
@@ -154,13 +198,20 @@ def test_fields_are_options(holder: type[Any]) -> None:
     assert not missing, f"add {missing} to Options in {PACKAGE}/migrations/consent.py"
 
 
-@pytest.mark.parametrize("holder", [Consent, Timeouts, Pace])
+@pytest.mark.parametrize("holder", HOLDERS)
 def test_flags_are_checked(holder: type[Any]) -> None:
     """Each option that is True or False refuses the text ``"false"``, which would count as true."""
     flags = [field.name for field in fields(holder) if describe_options()[field.name].type is bool]
     for name in flags:
         with pytest.raises(ConfigurationError, match=f"{name} is 'false', expected True or False"):
             holder(**{name: "false"})
+
+
+def test_backfill_takes_its_options() -> None:
+    """``backfill.run()`` takes each option of the speed of a backfill, as the operations do."""
+    missing = {field.name for field in fields(Pace)} - inspect.signature(backfill.run).parameters.keys()
+
+    assert not missing, f"add {missing} to run() in {PACKAGE}/migrations/backfill.py"
 
 
 # --- a framework
@@ -174,6 +225,21 @@ def test_extras() -> None:
     assert not told - extras, f"add {sorted(told - extras)} to [project.optional-dependencies] of pyproject.toml"
     untold = sorted(extras - told - DRIVERS)
     assert not untold, f"no module has require() for the extras {untold} of pyproject.toml: see CONTRIBUTING.md"
+
+
+def test_extras_are_installed_by_the_gate() -> None:
+    """The group ``gate``, with which no test is skipped, has each package that an extra installs."""
+    settings = pyproject()
+    groups, extras = settings["dependency-groups"], settings["project"]["optional-dependencies"]
+
+    def packages_of(group: str) -> set[str]:
+        parts = groups[group]
+        included = [packages_of(part["include-group"]) for part in parts if isinstance(part, dict)]
+        return {package_in(part) for part in parts if isinstance(part, str)}.union(*included)
+
+    needed = {package_in(line): name for name, lines in extras.items() for line in lines}
+    missing = sorted(needed.keys() - packages_of("gate") - {"sqlalchemy-public-id"})
+    assert not missing, f"add {missing} to the group gate of pyproject.toml: its tests would be skipped"
 
 
 @pytest.mark.parametrize("module", modules_of("ext"))

@@ -19,8 +19,8 @@ from sqlalchemy_public_id import errors, lookup
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FRONT = sorted(ROOT.glob("*.md"))
-APART = [DOCS / "guides/history-and-listeners.md", DOCS / "tutorial/a-service.md"]
-"""Pages that test_pages_apart.py and test_ten_minutes.py in tests/packaging run as whole programs."""
+APART = [DOCS / "guides/history-and-listeners.md", DOCS / "guides/graphql.md", DOCS / "tutorial/a-service.md"]
+"""Pages that tests/packaging (test_pages_apart.py, test_ten_minutes.py) and tests/neighbours run as whole programs."""
 PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 
@@ -32,10 +32,11 @@ BUDGETS = {
     "guides/cookbook": 900,
     "guides/choosing-a-format": 1500,
     "guides/declaring-ids": 1100,
-    "guides/foreign-keys": 1200,
+    "guides/foreign-keys": 1300,
     "guides/looking-up": 1050,
-    "guides/pages": 1200,
-    "guides/tenants": 900,
+    "guides/pages": 1700,
+    "guides/feeds": 700,
+    "guides/tenants": 1100,
     "guides/idempotency": 900,
     "guides/bulk-and-upsert": 1000,
     "guides/async": 250,
@@ -43,27 +44,30 @@ BUDGETS = {
     "guides/history-and-listeners": 700,
     "guides/pydantic-and-fastapi": 1600,
     "guides/integrations": 1300,
+    "guides/graphql": 1200,
+    "guides/other-languages": 1600,
     "guides/testing": 1000,
-    "guides/live-tables": 1050,
+    "guides/live-tables": 1250,
     "guides/alembic": 1100,
     "guides/adopting-ids": 1500,
     "guides/coming-from": 500,
-    "guides/migration-hazards": 1300,
+    "guides/migration-hazards": 1450,
     "guides/removing": 400,
-    "guides/several-databases": 1700,
+    "guides/several-databases": 1860,
+    "guides/at-scale": 1100,
     "guides/keys-before-the-insert": 1100,
     "guides/collisions": 1500,
     "databases": 1500,
     "guides/command-line": 900,
-    "errors": 1400,
+    "errors": 1450,
     "background/how-it-is-fast": 800,
     "background/how-it-is-proven": 1000,
     "background/how-the-guard-works": 1000,
     "background/twenty-tasks": 400,
-    "design": 4700,
+    "design": 5200,
 }
 """The word limit of each page, including code and tables. A page may exceed it by 15 percent."""
-WORDS = 37_000
+WORDS = 43_000
 """The word limit of all pages except the design, which is for contributors."""
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
@@ -158,10 +162,10 @@ def test_pages_are_in_the_table_of_contents() -> None:
 
 
 def test_documentation_stays_small() -> None:
-    """The documentation has at most 35 pages besides the design and the reference, each within its word limit."""
+    """The documentation has at most 40 pages besides the design and the reference, each within its word limit."""
     counted = {page: words(DOCS / f"{page}.md") for page in BUDGETS}
 
-    assert len(BUDGETS.keys() - {"design"}) <= 35
+    assert len(BUDGETS.keys() - {"design"}) <= 40
     assert {page: count for page, count in counted.items() if count > 1.15 * BUDGETS[page]} == {}
     assert counted["design"] <= BUDGETS["design"]
     assert sum(counted.values()) - counted["design"] <= WORDS
@@ -201,11 +205,12 @@ def test_every_python_fence_is_run(sybils: list[Sybil]) -> None:
 def test_fences_are_in_known_languages() -> None:
     """Fences use only known languages, so that all Python is run; only the reference has directives."""
     known = {"python", "sh", "text", "sql", "toml"}
+    others = {"typescript", "go", "ruby"}  # run by tests/formats/test_other_languages.py
     strange = [
         f"{page}:{fence.first}: {fence.language}"
         for page in PAGES
         for fence in fences(page)
-        if fence.language not in known
+        if fence.language not in (known | others if page.name == "other-languages.md" else known)
         and not fence.language.startswith("{options} ")
         and not (fence.language == "{eval-rst}" and page in REFERENCE)
     ]

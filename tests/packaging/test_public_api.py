@@ -18,6 +18,8 @@ from support.public_modules import PUBLIC
 from typing_extensions import is_typeddict
 
 FROZEN = Path(__file__).with_name("public_api.txt")
+PRIVATE = {"sqlalchemy_public_id.formats._bits"}
+"""Modules without public names, whose classes are bases of public ones."""
 
 
 def signature(thing: Any) -> str:
@@ -36,8 +38,10 @@ def signature(thing: Any) -> str:
 
 
 def members(cls: type[Any]) -> Iterator[str]:
-    """Yield the public methods and attributes that a class of this library defines."""
-    for name, value in sorted(vars(cls).items()):
+    """Yield the public methods and attributes that a class of this library and its private bases define."""
+    private = (base for base in cls.__mro__[1:] if base.__module__ in PRIVATE)
+    inherited = {name: value for base in private for name, value in vars(base).items()}
+    for name, value in sorted({**inherited, **vars(cls)}.items()):
         if name.startswith(("_", "model_")):
             continue
         function = getattr(value, "__func__", value)

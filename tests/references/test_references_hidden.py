@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -303,6 +302,19 @@ def test_not_readable(dangling: Session, statements: Statements) -> None:
     assert len(dangling.scalars(select(Sale).where(Sale.agent_public_id.is_not(None))).all()) == 2
 
 
+def test_readable_again(dangling: Session) -> None:
+    """``load()`` reads a reference again whose row could not be read before, and is there now."""
+    [one, other] = dangling.scalars(select(Sale).where(Sale.agent_id.is_not(None))).all()
+    for each in (one, other):
+        with pytest.raises(ReferenceNotReadable):
+            each.agent_public_id  # noqa: B018
+    dangling.execute(insert(Buyer), [{"id": 10**9, "public_id": "rhbuyer_0000000agent"}])
+
+    references.load(dangling, [one, other])
+
+    assert (one.agent_public_id, other.agent_public_id) == ("rhbuyer_0000000agent",) * 2
+
+
 def test_a_page_with_one_that_is_not_readable(dangling: Session) -> None:
     """``load()`` raises for no object, and tries unreadable references again; a pickled object still raises."""
     one, origin, other = sales = dangling.scalars(select(Sale).order_by(Sale.note)).all()
@@ -392,18 +404,6 @@ def test_the_other_id_of_an_assigned_row(db: Session) -> None:
 
 
 # --- rows that PostgreSQL hides
-
-
-@pytest.fixture
-def role(engine: Engine) -> Iterator[str]:
-    """Yield a role that is subject to row-level security."""
-    name = f"public_id_test_role_{os.getpid()}"
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {name}"))
-    yield name
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP OWNED BY {name}"))
-        connection.execute(text(f"DROP ROLE {name}"))
 
 
 @pytest.mark.backend

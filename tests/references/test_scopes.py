@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, MetaData, insert, select, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
-from support.tenants import UNKNOWN, Base, Organization, Tenants, Ticket, User
+from support.tenants import UNKNOWN, Organization, Tenants, Ticket, User
 
 from conftest import Statements
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, PublicIdNotFound, bulk
 from sqlalchemy_public_id.references import public_ref
 
 pytestmark = pytest.mark.backend
-
-
-@pytest.fixture
-def tenants(create: Callable[[MetaData], None], session: Session) -> Tenants:
-    create(Base.metadata)
-    return Tenants(session)
 
 
 def assign(session: Session, row: Any) -> None:

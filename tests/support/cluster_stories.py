@@ -55,6 +55,8 @@ class Line(PublicIdMixin, Base):
 
 
 class Coin(PublicIdMixin, Base):
+    """A model with only two possible ids."""
+
     __tablename__ = "coin"
     __public_id__ = NanoId(length=1, alphabet="01")
 

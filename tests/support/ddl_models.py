@@ -19,31 +19,43 @@ class ClientId(TypedId, prefix="client", format=NanoId(length=10)): ...
 
 
 class Person(PublicIdMixin, Base):
+    """A model with ids of the default format."""
+
     __tablename__ = "person"
     name: Mapped[str] = mapped_column(String(50))
 
 
 class Client(PublicIdMixin[ClientId], Base):
+    """A model with typed ids, which refers to a person."""
+
     __tablename__ = "client"
     person_id: Mapped[int] = mapped_column(ForeignKey("person.id"))
 
 
 class Post(PublicIdMixin, Base):
+    """A model with ids that are UUIDs."""
+
     __tablename__ = "post"
     __public_id__ = Uuid7(prefix="blog")
 
 
 class Happening(PublicIdMixin, Base):
+    """A model with ULIDs that are stored as text."""
+
     __tablename__ = "happening"
     __public_id__ = Ulid(storage="text")
 
 
 class Reading(PublicIdMixin, Base):
+    """A model with ids that are stored as 64-bit numbers."""
+
     __tablename__ = "reading"
     __public_id__ = Snowflake(machine_id=1)
 
 
 class Document(PublicIdMixin, Base):
+    """A model with ids that are stored as twelve bytes."""
+
     __tablename__ = "document"
     __public_id__ = ObjectId()
 

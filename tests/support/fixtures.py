@@ -1,4 +1,4 @@
-"""Fixtures that tests of several packages use: listeners, requests, busy threads, and projects with migrations."""
+"""Fixtures that tests of several packages use: tables, rights, listeners, requests, and projects with migrations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import httpx
 import pytest
 from sqlalchemy import Engine, MetaData, event, inspect, text
 from sqlalchemy.engine import URL
+from sqlalchemy.orm import DeclarativeBase, Session
 from support.cluster_tables import NAME, Parcels
 from support.members import Base as Members
 from support.people import People
 from support.projects import Project
+from support.rights import USER, user_with
 from support.shops import old_shop
+from support.tenants import Organization, Tenants
 
 from sqlalchemy_public_id.alembic import drop_cluster_config
 
@@ -45,9 +48,31 @@ def listen() -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
+def base() -> Iterator[Any]:
+    """A declarative base whose models are discarded after the test, even those that could not be configured."""
+    made = type("Base", (DeclarativeBase,), {})
+    yield made
+    made.registry.dispose()
+
+
+@pytest.fixture
+def role(engine: Engine) -> Iterator[str]:
+    """A role of PostgreSQL without rights, to which row-level security applies."""
+    with user_with(engine):
+        yield USER
+
+
+@pytest.fixture
 def members(create: Callable[[MetaData], None]) -> None:
     """Create the tables of support.members."""
     create(Members.metadata)
+
+
+@pytest.fixture
+def tenants(create: Callable[[MetaData], None], session: Session) -> Tenants:
+    """Create the tables of support.tenants, and the rows of two organizations."""
+    create(Organization.metadata)
+    return Tenants(session)
 
 
 @pytest.fixture

@@ -98,6 +98,8 @@ class Base(DeclarativeBase):
 
 
 class Form(PublicIdMixin, Base):
+    """A model with a column of every type that all databases have."""
+
     __tablename__ = "form"
     number: Mapped[Any | None] = mapped_column(Integer)
     small: Mapped[Any | None] = mapped_column(SmallInteger)

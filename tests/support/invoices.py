@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import pytest
-from sqlalchemy import BigInteger, Column, Engine, Index, Integer, MetaData, Table, insert
+from sqlalchemy import BigInteger, Column, Connection, Engine, Index, Integer, MetaData, Table, func, insert, select
 
 from sqlalchemy_public_id import NanoId
 from sqlalchemy_public_id.dialects import traits_for
@@ -44,6 +44,15 @@ def new_invoices(engine: Engine, create: Callable[[MetaData], None]) -> NewInvoi
             values = [{"id": at, "public_id": id} for at, id in enumerate(ids, first)]
             with engine.begin() as connection:
                 connection.execute(insert(table), values)
+                raise_counter(connection, table)
         return table
 
     return make
+
+
+def raise_counter(connection: Connection, table: Table) -> None:
+    """Let the counter of the key follow the rows, which on PostgreSQL it does not do by itself."""
+    if connection.dialect.name == "postgresql":
+        name = table.fullname if table.schema else connection.dialect.identifier_preparer.quote(table.name)
+        largest = select(func.setval(func.pg_get_serial_sequence(name, "id"), func.max(table.c.id)))
+        connection.execute(largest)

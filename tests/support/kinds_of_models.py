@@ -55,7 +55,7 @@ link = Table(
 
 
 class Tag(OfTenant, PublicIdMixin, Base):
-    """Has no prefix, a unique name, and a counter of versions."""
+    """A model without a prefix, with a unique name and a counter of versions."""
 
     __tablename__ = "kind_tag"
     __table_args__ = (UniqueConstraint("tenant_id", "name"),)
@@ -65,7 +65,7 @@ class Tag(OfTenant, PublicIdMixin, Base):
 
 
 class Node(OfTenant, PublicIdMixin[NodeId], Base):
-    """Refers to itself, and has columns of every sort."""
+    """A model that refers to itself, with columns of every sort."""
 
     __tablename__ = "kind_node"
     name: Mapped[str] = mapped_column(String(20), deferred=True)
@@ -88,7 +88,7 @@ Node.twice = column_property(Node.__table__.c.tenant_id * 2)
 
 
 class Country(OfTenant, PublicIdColumnMixin, Base):
-    """Has a key of its own, which is text."""
+    """A model whose key is text."""
 
     __tablename__ = "kind_country"
     __public_id__ = NanoId(prefix="kindcountry")
@@ -96,7 +96,7 @@ class Country(OfTenant, PublicIdColumnMixin, Base):
 
 
 class City(OfTenant, PublicIdColumnMixin, Base):
-    """Has a composite key, and refers to a country by its text."""
+    """A model with a composite key, which refers to a country by its text."""
 
     __tablename__ = "kind_city"
     __public_id__ = NanoId(prefix="kindcity")
@@ -107,7 +107,7 @@ class City(OfTenant, PublicIdColumnMixin, Base):
 
 
 class Point(PublicIdMixinDataclass, Base, kw_only=True):
-    """A dataclass."""
+    """A model that is a dataclass."""
 
     __tablename__ = "kind_point"
     __public_id__ = NanoId(prefix="kindpoint")
@@ -116,18 +116,22 @@ class Point(PublicIdMixinDataclass, Base, kw_only=True):
 
 
 class Shape(AbstractConcreteBase, OfTenant, PublicIdMixin, Base):
-    """Is selected from the union of the tables of its subclasses."""
+    """A model that is selected from the union of the tables of its subclasses."""
 
     strict_attrs = True
     __public_id__ = NanoId(prefix="kindshape")
 
 
 class Circle(Shape):
+    """A concrete subclass with a table of its own."""
+
     __tablename__ = "kind_circle"
     __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "circle", "concrete": True}
 
 
 class Square(Shape):
+    """Another concrete subclass with a table of its own."""
+
     __tablename__ = "kind_square"
     __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "square", "concrete": True}
 

@@ -19,7 +19,7 @@ class TeamId(TypedId, prefix="member_team"): ...
 
 
 class Team(PublicIdMixin[TeamId], Base):
-    """A model with typed ids."""
+    """A model with typed ids, and a collection of its users."""
 
     __tablename__ = "team"
     name: Mapped[str | None] = mapped_column(String(50))
@@ -27,6 +27,8 @@ class Team(PublicIdMixin[TeamId], Base):
 
 
 class User(PublicIdMixin, Base):
+    """A model with a unique email and a team."""
+
     __tablename__ = "user"
     __public_id__ = NanoId()
     name: Mapped[str | None] = mapped_column(String(200))
@@ -54,6 +56,8 @@ class Link(Base):
 
 
 class Animal(PublicIdMixin, Base):
+    """The base of a hierarchy of one table, and one that is joined."""
+
     __tablename__ = "animal"
     kind: Mapped[str] = mapped_column(String(10))
     name: Mapped[str | None] = mapped_column(String(50))

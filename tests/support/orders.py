@@ -19,12 +19,16 @@ class CustomerId(TypedId, prefix="rfcus"): ...
 
 
 class Customer(PublicIdMixin[CustomerId], Base):
+    """A model with typed ids, and a collection of its orders."""
+
     __tablename__ = "customer"
     name: Mapped[str] = mapped_column(String(50))
     orders: Mapped[list[Order]] = relationship(back_populates="customer", foreign_keys="Order.customer_id")
 
 
 class Address(PublicIdMixin, Base):
+    """A model without columns of its own."""
+
     __tablename__ = "address"
     __public_id__ = NanoId(prefix="rfadr")
 
@@ -37,6 +41,8 @@ class Shipped:
 
 
 class Order(Shipped, PublicIdMixin, Base):
+    """A model with references to a customer and to two addresses."""
+
     __tablename__ = "order"
     __public_id__ = NanoId(prefix="rford")
     __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "order"}  # noqa: RUF012

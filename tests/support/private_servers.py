@@ -194,8 +194,8 @@ def execute(url: URL, statement: str) -> None:
 
 
 @contextmanager
-def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
-    """Start *count* servers with ``wal_level=logical``, and create an empty database ``test`` on each.
+def postgresqls(programs: dict[str, str], count: int, *more: str) -> Iterator[list[URL]]:
+    """Start *count* servers with ``wal_level=logical`` and *more* settings; create a database ``test`` on each.
 
     They are only for tests, because ``fsync`` is off.
     """
@@ -211,7 +211,7 @@ def postgresqls(programs: dict[str, str], count: int) -> Iterator[list[URL]]:
         for folder, port in zip(folders, ports, strict=True):
             settings = ["wal_level=logical", "fsync=off", "shared_buffers=16MB", "max_connections=60"]
             settings += [f"listen_addresses={HOST}", f"port={port}", "unix_socket_directories="]
-            settings += ["max_prepared_transactions=16", "wal_receiver_status_interval=1s", "autovacuum=off"]
+            settings += ["max_prepared_transactions=16", "wal_receiver_status_interval=1s", "autovacuum=off", *more]
             command = [programs["postgres"], "-D", str(folder), *(part for each in settings for part in ("-c", each))]
             # SIGQUIT: the postmaster ends its children and itself at once
             keeper.start(command, "postgres", keeper.folder / f"{port}.log", signal.SIGQUIT)

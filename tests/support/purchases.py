@@ -33,6 +33,8 @@ class CustomerId(TypedId, prefix="iocustomer"): ...
 
 
 class Customer(PublicIdMixin[CustomerId], Base):
+    """A model with typed ids, a unique name, and collections of each kind."""
+
     __tablename__ = "customer"
     name: Mapped[str | None] = mapped_column(String(50), unique=True)
     orders: Mapped[list[Order]] = relationship(back_populates="customer")
@@ -51,6 +53,8 @@ tagged = Table(
 
 
 class Order(PublicIdMixin, Base):
+    """A model with two ids, a unique number, defaults, and relationships of each kind."""
+
     __tablename__ = "order"
     code: Mapped[str] = public_id_column(Uuid7(prefix="iocode"))
     number: Mapped[str | None] = mapped_column(String(10), unique=True)
@@ -67,16 +71,22 @@ class Order(PublicIdMixin, Base):
 
 
 class Bill(PublicIdMixin, Base):
+    """The other side of a one-to-one relationship."""
+
     __tablename__ = "bill"
     order: Mapped[Order | None] = relationship(back_populates="bill")
 
 
 class Tag(PublicIdMixin, Base):
+    """The other side of a many-to-many relationship."""
+
     __tablename__ = "tag"
     orders: Mapped[list[Order]] = relationship(secondary=tagged, back_populates="tags")
 
 
 class Line(PublicIdMixin, Base):
+    """The other side of a one-to-many relationship."""
+
     __tablename__ = "line"
     order_id: Mapped[int | None] = mapped_column(ForeignKey(Order.id))
     order: Mapped[Order | None] = relationship(back_populates="lines")

@@ -30,6 +30,8 @@ class Base(DeclarativeBase):
 
 
 class Note(PublicIdMixin, Base):
+    """A model with a unique name, whose ids are recorded."""
+
     __tablename__ = "note"
     __table_args__ = (UniqueConstraint("name", name="uq_note_name"),)
     __public_id__ = Recorded(length=8)

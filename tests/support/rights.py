@@ -1,4 +1,4 @@
-"""Users of a server with few privileges."""
+"""A user of a server with few privileges."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from contextlib import contextmanager
 from sqlalchemy import Engine, text
 from sqlalchemy.engine import URL
 
+USER = f"public_id_user_{os.getpid()}"
+"""The name of the user, to whom a test may GRANT more, or give its table; on PostgreSQL, it is also a role."""
+
 
 @contextmanager
-def user_with(engine: Engine, rights: str, *tables: str) -> Iterator[URL]:
+def user_with(engine: Engine, rights: str = "", *tables: str) -> Iterator[URL]:
     """Create a user with only these *rights* on *tables*; yield the URL of the database for this user."""
-    name = f"public_id_user_{os.getpid()}"
     is_postgresql = engine.name == "postgresql"
-    user = name if is_postgresql else f"{name}@'%'"
     with engine.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {user} LOGIN" if is_postgresql else f"CREATE USER {user}"))
+        connection.execute(text(f"CREATE ROLE {USER} LOGIN" if is_postgresql else f"CREATE USER {USER}"))
         for table in tables:
-            connection.execute(text(f"GRANT {rights} ON {table} TO {user}"))
-    yield engine.url.set(username=name, password=None)
-    with engine.begin() as connection:
-        if is_postgresql:
-            connection.execute(text(f"DROP OWNED BY {user}"))
-        connection.execute(text(f"DROP {'ROLE' if is_postgresql else 'USER'} {user}"))
+            connection.execute(text(f"GRANT {rights} ON {table} TO {USER}"))
+    try:
+        yield engine.url.set(username=USER, password=None)
+    finally:
+        with engine.begin() as connection:
+            if is_postgresql:
+                connection.execute(text(f"DROP OWNED BY {USER} CASCADE"))
+            connection.execute(text(f"DROP {'ROLE' if is_postgresql else 'USER'} {USER}"))

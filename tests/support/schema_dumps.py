@@ -70,12 +70,19 @@ def _of_sqlite(connection: Connection, schema: str) -> list[str]:
     return lines
 
 
+def definitions(connection: Connection, schema: str) -> list[str]:
+    """Return the definitions of a *schema* of PostgreSQL, in a fixed order."""
+    literal = _literal(connection, schema)
+    return sorted(str(tuple(row)) for query in _POSTGRESQL for row in send(connection, query.format(literal)))
+
+
+def _literal(connection: Connection, schema: str) -> Any:
+    return connection.exec_driver_sql("SELECT quote_literal(quote_ident(%s)) || '::regnamespace'", (schema,)).scalar()
+
+
 def _of_postgresql(connection: Connection, schema: str) -> list[str]:
     preparer = connection.dialect.identifier_preparer
-    literal = connection.exec_driver_sql(
-        "SELECT quote_literal(quote_ident(%s)) || '::regnamespace'", (schema,)
-    ).scalar()
-    lines = [str(tuple(row)) for query in _POSTGRESQL for row in send(connection, query.format(literal))]
+    literal, lines = _literal(connection, schema), definitions(connection, schema)
     query = f"SELECT relname, oid FROM pg_class WHERE relnamespace = {literal} AND relkind IN ('r', 'p')"
     for name, oid in send(connection, query).all():
         columns = f"SELECT attname FROM pg_attribute WHERE attrelid = {oid} AND attnum > 0 AND NOT attisdropped"

@@ -22,6 +22,8 @@ class Base(DeclarativeBase):
 
 
 class Account(PublicIdMixin, Base):
+    """A model whose rows any shard may have."""
+
     __tablename__ = "sharded_account"
     __public_id__ = NanoId(prefix="shacct")
     name: Mapped[str] = mapped_column(String(50), default="")
@@ -29,6 +31,8 @@ class Account(PublicIdMixin, Base):
 
 
 class Note(PublicIdMixin, Base):
+    """A model whose rows are in the shard of their account."""
+
     __tablename__ = "sharded_note"
     __public_id__ = NanoId(prefix="shnote")
     account_id: Mapped[int] = mapped_column(ForeignKey(Account.id))
@@ -51,6 +55,8 @@ class Region(PublicIdColumnMixin, Base):
 
 
 class Word(PublicIdColumnMixin, Base):
+    """A model whose key is text."""
+
     __tablename__ = "sharded_word"
     text: Mapped[str] = mapped_column(String(20), primary_key=True)
 

@@ -1,4 +1,4 @@
-"""One shop as a service of FastAPI, Flask, Litestar, and of SQLModel with FastAPI, to compare their answers.
+"""One shop as a service of FastAPI, Flask, Starlette, Litestar, and of SQLModel with FastAPI, to compare their answers.
 
 Each service is written as its guide says. ``ask(method, path, json, headers)`` returns status, content and text.
 """
@@ -12,45 +12,30 @@ from typing import Annotated, Any, NamedTuple
 import httpx
 from fastapi import Depends, FastAPI, Header
 from flask import Flask, request
+from neighbours.models import Base, Customer, CustomerId, Order, OrderId
 from pydantic import BaseModel
-from sqlalchemy import ForeignKey, String, create_engine, select
+from sqlalchemy import create_engine, select
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, registry, relationship
+from sqlalchemy.orm import Session, registry
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.types import NullType
 from sqlmodel import Field, Relationship, SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from sqlalchemy_public_id import PublicIdMixin, TypedId, idempotency, lookup, public_ref, references
+from sqlalchemy_public_id import TypedId, idempotency, lookup, public_ref, references
 from sqlalchemy_public_id.asyncio import idempotency as async_idempotency
 from sqlalchemy_public_id.asyncio import lookup as async_lookup
 from sqlalchemy_public_id.ext import fastapi as for_fastapi
 from sqlalchemy_public_id.ext import flask as for_flask
+from sqlalchemy_public_id.ext import starlette as for_starlette
 from sqlalchemy_public_id.ext.fastapi import by_public_id, install, page_of
 from sqlalchemy_public_id.ext.pydantic import PublicModel
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdSQLModel
-
-
-class Base(DeclarativeBase): ...
-
-
-class CustomerId(TypedId, prefix="alcus"): ...
-
-
-class OrderId(TypedId, prefix="alord"): ...
-
-
-class Customer(PublicIdMixin[CustomerId], Base):
-    __tablename__ = "customer"
-    name: Mapped[str] = mapped_column(String(50))
-
-
-class Order(PublicIdMixin[OrderId], Base):
-    __tablename__ = "orders"
-    total: Mapped[int]
-    customer_id: Mapped[int] = mapped_column(ForeignKey(Customer.id))
-    customer: Mapped[Customer] = relationship()
-    customer_public_id: Mapped[CustomerId] = public_ref("customer")
 
 
 class Answer(NamedTuple):
@@ -64,7 +49,7 @@ class Service:
     ask: Callable[..., Answer]
     document: Callable[[], dict[str, Any]]
     """Returns the OpenAPI document."""
-    prefix: str = "al"
+    prefix: str = "nb"
     """The beginning of the prefixes of its ids: a typed id belongs to one model."""
 
 
@@ -82,7 +67,7 @@ def filled() -> Any:
     engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     Base.metadata.create_all(engine)
     with Session(engine) as session:
-        session.add_all(rows(Customer, Order, "al"))
+        session.add_all(rows(Customer, Order, "nb"))
         session.commit()
     return engine
 
@@ -99,6 +84,26 @@ def through_asgi(app: Any) -> Callable[..., Answer]:
         return Answer(answer.status_code, answer.json() if is_json else None, answer.text)
 
     return ask
+
+
+def shown(order: Order) -> dict[str, Any]:
+    return {name: getattr(order, name) for name in ("public_id", "total", "customer_public_id")}
+
+
+def add_places(app: FastAPI, customer_id: Any) -> None:
+    """Add endpoints that take an id in the path, in the query and in a header, and return its type."""
+
+    @app.get("/path/{customer}")
+    async def in_path(customer: customer_id) -> list[str]:
+        return [type(customer).__name__]
+
+    @app.get("/query")
+    async def in_query(customer: customer_id) -> list[str]:
+        return [type(customer).__name__]
+
+    @app.get("/header")
+    async def in_header(x_customer: Annotated[customer_id, Header()]) -> list[str]:
+        return [type(x_customer).__name__]
 
 
 # --- FastAPI
@@ -195,21 +200,11 @@ def with_fastapi() -> Service:
     def quantities(sent: Quantities) -> dict[str, str]:
         return {key: type(key).__name__ for key in sent.quantities}
 
-    @app.get("/path/{customer}")
-    def in_path(customer: CustomerId) -> list[str]:
-        return [type(customer).__name__]
-
-    @app.get("/query")
-    def in_query(customer: CustomerId) -> list[str]:
-        return [type(customer).__name__]
-
-    @app.get("/header")
-    def in_header(x_customer: Annotated[CustomerId, Header()]) -> list[str]:
-        return [type(x_customer).__name__]
+    add_places(app, CustomerId)
 
     @app.get("/settings")
     def settings(session: Database) -> list[str]:
-        return [lookup.get_one(session, Customer, f"al{LOST}").name]
+        return [lookup.get_one(session, Customer, f"nb{LOST}").name]
 
     return Service(through_asgi(app), app.openapi)
 
@@ -223,10 +218,6 @@ def with_flask() -> Service:
     for_flask.install(app)
     for_flask.register(app, Order, name="order_id")
     for_flask.register(app, Customer, name="customer_id")
-
-    def shown(order: Order) -> dict[str, Any]:
-        names = ("public_id", "total", "customer_public_id")
-        return {name: getattr(order, name) for name in names}
 
     @app.get("/orders")
     def list_orders() -> Any:
@@ -308,7 +299,7 @@ def with_flask() -> Service:
     @app.get("/settings")
     def settings() -> Any:
         with Session(engine) as session:
-            return [lookup.get_one(session, Customer, f"al{LOST}").name]
+            return [lookup.get_one(session, Customer, f"nb{LOST}").name]
 
     client = app.test_client()
 
@@ -317,6 +308,115 @@ def with_flask() -> Service:
         return Answer(answer.status_code, answer.json if answer.is_json else None, answer.text)
 
     return Service(ask, dict)
+
+
+# --- Starlette
+
+
+def with_starlette() -> Service:
+    engine = filled()
+    find_order = for_starlette.by_public_id(Order)
+
+    def shown(order: Order, status: int = 200) -> JSONResponse:
+        names = ("public_id", "total", "customer_public_id")
+        return JSONResponse({name: getattr(order, name) for name in names}, status)
+
+    def list_orders(request: Request) -> JSONResponse:
+        given = request.query_params
+        query = select(Order)
+        if "customer_public_id" in given:
+            query = query.where(Order.customer_public_id == given["customer_public_id"])
+        try:
+            limit = min(int(given.get("limit", 20)), 100)
+        except ValueError:
+            raise HTTPException(422, "limit is no number") from None
+        references = [Order.customer_public_id]
+        with Session(engine) as session:
+            page = lookup.page(
+                session, query, limit=limit, after=given.get("after"), before=given.get("before"), references=references
+            )
+            items = [{"public_id": each.public_id, "customer_public_id": each.customer_public_id} for each in page]
+            return JSONResponse({"items": items, "next": page.next, "previous": page.previous})
+
+    async def show(request: Request) -> JSONResponse:
+        with Session(engine) as session:
+            return shown(await find_order(request, session))
+
+    def found(request: Request) -> JSONResponse:
+        with Session(engine) as session:
+            return shown(lookup.get_one(session, Order, request.path_params["order_id"]))
+
+    async def add(request: Request) -> JSONResponse:
+        with Session(engine) as session:
+            order = Order(**{"total": 1, **await request.json()})
+            session.add(order)
+            session.commit()
+            return shown(order, 201)
+
+    async def put(request: Request) -> JSONResponse:
+        public_id = OrderId(request.path_params["order_id"])
+        with Session(engine) as session:
+            new = Order(public_id=public_id, **{"total": 1, **await request.json()})
+            order, _ = idempotency.insert_once(session, new)
+            session.commit()
+            return shown(order)
+
+    async def patch(request: Request) -> JSONResponse:
+        with Session(engine) as session:
+            order = await find_order(request, session)
+            order.customer_public_id = (await request.json())["customer_public_id"]
+            session.commit()
+            return shown(order)
+
+    async def delete(request: Request) -> Response:
+        with Session(engine) as session:
+            session.delete(await find_order(request, session))
+            session.commit()
+            return Response(status_code=204)
+
+    async def gifts(request: Request) -> JSONResponse:
+        ids = [each for gift in (await request.json())["gifts"] for each in gift["receivers"]]
+        with Session(engine) as session:
+            session.add_all([Order(total=0, customer_public_id=each) for each in ids])
+            session.commit()
+            return JSONResponse({}, 201)
+
+    async def quantities(request: Request) -> JSONResponse:
+        ids = [CustomerId(key) for key in (await request.json())["quantities"]]
+        return JSONResponse({key: type(key).__name__ for key in ids}, 201)
+
+    def in_path(request: Request) -> JSONResponse:
+        return JSONResponse([type(CustomerId(request.path_params["customer"])).__name__])
+
+    def in_query(request: Request) -> JSONResponse:
+        return JSONResponse([type(CustomerId(request.query_params["customer"])).__name__])
+
+    def in_header(request: Request) -> JSONResponse:
+        return JSONResponse([type(CustomerId(request.headers["X-Customer"])).__name__])
+
+    def settings(request: Request) -> JSONResponse:
+        with Session(engine) as session:
+            return JSONResponse([lookup.get_one(session, Customer, f"al{LOST}").name])
+
+    app = Starlette(
+        routes=[
+            Route("/orders", list_orders),
+            Route("/orders", add, methods=["POST"]),
+            Route("/orders/{order_id}", show),
+            Route("/orders/{order_id}", put, methods=["PUT"]),
+            Route("/orders/{order_id}", patch, methods=["PATCH"]),
+            Route("/orders/{order_id}", delete, methods=["DELETE"]),
+            Route("/found/{order_id}", found),
+            Route("/gifts", gifts, methods=["POST"]),
+            Route("/quantities", quantities, methods=["POST"]),
+            Route("/path/{customer}", in_path),
+            Route("/query", in_query),
+            Route("/header", in_header),
+            Route("/settings", settings),
+        ]
+    )
+    for_starlette.install(app)
+    return Service(through_asgi(app), dict)
 
 
 # --- Litestar
@@ -353,9 +453,6 @@ def with_litestar() -> Service:
     engine = filled()
     Database = NamedDependency[Session]
     row = {"order": for_litestar.by_public_id(Order)}
-
-    def shown(order: Order) -> dict[str, Any]:
-        return {name: getattr(order, name) for name in ("public_id", "total", "customer_public_id")}
 
     async def provide_session() -> AsyncIterator[Session]:
         with Session(engine) as session:
@@ -434,7 +531,7 @@ def with_litestar() -> Service:
 
     @litestar.get("/settings")
     async def settings(db_session: Database) -> list[str]:
-        return [lookup.get_one(db_session, Customer, f"al{LOST}").name]
+        return [lookup.get_one(db_session, Customer, f"nb{LOST}").name]
 
     handlers: list[Any] = [list_orders, show, found, add, put, patch, delete, gifts, quantities]
     app = litestar.Litestar(
@@ -459,11 +556,15 @@ class SaleId(TypedId, prefix="smord"): ...
 
 
 class Buyer(PublicIdSQLModel, Own, table=True):
+    """A model of SQLModel with typed ids and a name."""
+
     public_id: BuyerId = Field(default=None)
     name: str
 
 
 class Sale(PublicIdSQLModel, Own, table=True):
+    """A model of SQLModel with typed ids, a total, and a reference to its buyer."""
+
     public_id: SaleId = Field(default=None)
     total: int
     customer_id: int | None = Field(
@@ -590,17 +691,7 @@ def with_sqlmodel() -> Service:
     async def quantities(sent: SaleQuantities) -> dict[str, str]:
         return {key: type(key).__name__ for key in sent.quantities}
 
-    @app.get("/path/{customer}")
-    async def in_path(customer: BuyerId) -> list[str]:
-        return [type(customer).__name__]
-
-    @app.get("/query")
-    async def in_query(customer: BuyerId) -> list[str]:
-        return [type(customer).__name__]
-
-    @app.get("/header")
-    async def in_header(x_customer: Annotated[BuyerId, Header()]) -> list[str]:
-        return [type(x_customer).__name__]
+    add_places(app, BuyerId)
 
     @app.get("/settings")
     async def settings(session: Database) -> list[str]:
@@ -610,4 +701,10 @@ def with_sqlmodel() -> Service:
     return Service(through_asgi(app), app.openapi, "sm")
 
 
-SERVICES = {"fastapi": with_fastapi, "flask": with_flask, "litestar": with_litestar, "sqlmodel": with_sqlmodel}
+SERVICES = {
+    "fastapi": with_fastapi,
+    "flask": with_flask,
+    "litestar": with_litestar,
+    "sqlmodel": with_sqlmodel,
+    "starlette": with_starlette,
+}

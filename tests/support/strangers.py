@@ -49,7 +49,7 @@ class OfOrganization:
 
 
 class User(OfOrganization, PublicIdMixin, Base):
-    """A model with two public ids."""
+    """A model with two public ids, whose rows belong to an organization."""
 
     __tablename__ = "strange_user"
     __public_id__ = NanoId(prefix="strangeusr")
@@ -92,7 +92,7 @@ class Ticket(OfOrganization, PublicIdMixin, Base):
 
 
 class Document(OfOrganization, PublicIdMixin, Base):
-    """The base of a hierarchy."""
+    """The base of a hierarchy, whose rows belong to an organization."""
 
     __tablename__ = "strange_document"
     __public_id__ = NanoId(prefix="strangedoc")

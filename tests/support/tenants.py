@@ -18,6 +18,8 @@ class Base(DeclarativeBase):
 
 
 class Organization(PublicIdMixin, Base):
+    """The tenants' own table."""
+
     __tablename__ = "organization"
     name: Mapped[str] = mapped_column(String(50))
     owned: Mapped[list[Ticket]] = relationship(overlaps="organization")
@@ -25,7 +27,7 @@ class Organization(PublicIdMixin, Base):
 
 
 class User(PublicIdMixin, Base):
-    """A model with two public ids."""
+    """A model with two public ids, and a foreign key to its organization."""
 
     __tablename__ = "user"
     __public_id__ = NanoId(prefix="tnu")
@@ -36,6 +38,8 @@ class User(PublicIdMixin, Base):
 
 
 class Ticket(PublicIdMixin, Base):
+    """A model with references by a scope, and without one."""
+
     __tablename__ = "ticket"
     organization_id: Mapped[int] = mapped_column(ForeignKey(Organization.id))
     organization: Mapped[Organization] = relationship(overlaps="owned")

@@ -203,7 +203,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"bytes": 65}, "bytes is 65, expected a whole number from 16 to 64"),
     ({"bytes": True}, "from 16 to 64"),
     ({"bytes": "32"}, "from 16 to 64"),
-    ({"length": 32}, "Token has no option length; expected prefix and bytes"),
+    ({"length": 32}, "Token has no option length; expected prefix, bytes, signing_keys and accept_unsigned"),
     ({"format": Uuid7()}, "a token takes no format: public ids are short, or in the order of time, and can be guessed"),
     ({"prefix": NanoId(length=43)}, "a token takes no format"),
 ]

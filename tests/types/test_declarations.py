@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import new_class
 from typing import Any
 
@@ -53,14 +53,6 @@ from sqlalchemy_public_id.ext.fastapi import by_public_id
 
 
 class BadgeId(TypedId, prefix="rptbadge"): ...
-
-
-@pytest.fixture
-def base() -> Iterator[Any]:
-    """Yield a declarative base, and dispose of its models afterwards, even those that could not be configured."""
-    made = type("Base", (DeclarativeBase,), {})
-    yield made
-    made.registry.dispose()
 
 
 def declare(base: Any, name: str, *mixins: Any, annotated: Any = None, **body: Any) -> Any:

@@ -6,27 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, String, func, literal_column, select
+from sqlalchemy import MetaData, func, literal_column, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 from support.marks import on
+from support.members import A, Base, User
 from support.rows import agree
 
-from sqlalchemy_public_id import ConfigurationError, ImmutablePublicId, NanoId, PublicIdMixin, bulk, testing
+from sqlalchemy_public_id import ConfigurationError, ImmutablePublicId, bulk, testing
 from sqlalchemy_public_id.idempotency import insert_once
 
-
-class Base(DeclarativeBase):
-    metadata = MetaData()
-
-
-class User(PublicIdMixin, Base):
-    __tablename__ = "user"
-    __public_id__ = NanoId()
-    name: Mapped[str | None] = mapped_column(String(50))
-
-
-A, B = "a" * 12, "b" * 12
 UPPER = {"an expression": func.lower("A" * 12), "a query": select(func.lower("A" * 12)).scalar_subquery()}
 EVERYWHERE = on("sqlite", "postgresql", "mysql", "mariadb")
 

@@ -282,6 +282,7 @@ def test_any(session: Session, model: Any, rows: Any) -> None:
     assert found(column != all_([other, "nonsense"]))
     assert not found(column != all_([other, public_id]))
     assert found(column == func.any([other, public_id]))
+    assert found(column == func.ANY([other, public_id, "nonsense"]))
     assert found(any_(literal([public_id], ARRAY(column.type))) == column)
     assert found(column.in_([public_id, "nonsense"]))
 

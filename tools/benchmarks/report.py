@@ -34,6 +34,7 @@ SUITES = {
     "bulk": "bulk",
     "lookup": "lookup",
     "references": "references",
+    "lists": "lists",
     "ids": "ids",
     "import": "imports",
     "growth": "growth",

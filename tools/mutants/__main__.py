@@ -51,6 +51,7 @@ def main(
         slip for slip in read_slips(files) if slip.id in (only or [slip.id]) and not (survivors and slip.id in killed)
     ]
     arguments = shlex.split(tests)
+    slips = [slip for slip in slips if slip.id in only or slip.on in arguments or "--on" not in arguments]
     lines = cover(arguments)
     options = [argument for argument in arguments if not Path(argument).exists()]
     # several side by side, those with few tests first

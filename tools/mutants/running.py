@@ -54,6 +54,8 @@ class Slip:
     """The path of the module, relative to the root of the repository."""
     code: str | None
     """The source of the module with the mistake; ``None`` if the source has changed since."""
+    on: str
+    """The database whose tests see the mistake."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def read_slips(files: Sequence[Path] = ()) -> Iterator[Slip]:
             path = f"src/sqlalchemy_public_id/{row['file']}"
             source = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
             code = source.replace(row["before"], row["after"]) if source.count(row["before"]) == 1 else None
-            yield Slip(row["id"], row["part"], path, code)
+            yield Slip(row["id"], row["part"], path, code, row.get("on", "sqlite"))
 
 
 def cover(tests: Sequence[str]) -> Lines:

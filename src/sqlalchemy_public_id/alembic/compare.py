@@ -8,7 +8,7 @@ read for what Alembic does not compare: an INVALID index, a collation that ignor
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,11 +18,13 @@ from alembic.operations.ops import (
     AlterColumnOp,
     CreateIndexOp,
     CreateUniqueConstraintOp,
+    DropConstraintOp,
+    DropIndexOp,
     MigrateOperation,
     ModifyTableOps,
     UpgradeOps,
 )
-from sqlalchemy import TEXT, VARCHAR, Column, FetchedValue, Identity, Integer, Table, UniqueConstraint
+from sqlalchemy import Column, FetchedValue, Identity, Integer, Table, UniqueConstraint
 
 from sqlalchemy_public_id.alembic.clusters.autogenerate import ignore_cluster_default, replace_cluster_ops
 from sqlalchemy_public_id.alembic.ops import (
@@ -34,16 +36,23 @@ from sqlalchemy_public_id.alembic.ops import (
 )
 from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
-from sqlalchemy_public_id.columns import is_public_id, public_id_columns, public_id_type
+from sqlalchemy_public_id.alembic.stored_columns import (
+    RefusedColumn,
+    change_type,
+    former_default,
+    keep_type,
+    match_new_references,
+    warn_of_new_ids,
+)
+from sqlalchemy_public_id.columns import is_public_id, public_id_columns
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import live_table
 from sqlalchemy_public_id.migrations.from_models import has_own_default, read_declared
-from sqlalchemy_public_id.migrations.obstacles import holds_ids
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
-from sqlalchemy_public_id.types import IdColumnType
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -66,6 +75,8 @@ def register() -> None:
         (separate_revisions, "schema", "public_id_revisions", "FIRST"),
         (replace_cluster_ops, "schema", "cluster_key", "LAST"),
         (refuse_impossible_ops, "schema", "public_id_structure", "LAST"),
+        (match_new_references, "schema", "public_id_references", "LAST"),
+        (keep_type, "column", "types", "MEDIUM"),
         (ignore_server_default, "column", "server_default", "FIRST"),
         (replace_ops, "table", "public_id", "LAST"),
     ]
@@ -111,11 +122,13 @@ def replace_ops(
         return
     notes = [] if existing is None else _reduce(context, changes, existing, table)
     for column in public_id_columns(table):
+        if existing is not None and column.name in existing.columns:
+            warn_of_new_ids(context, column, existing.columns[column.name], schema)
         target = read_declared(column, context.dialect)
         if target is None:
             continue
         target = replace(target, schema=schema)
-        needless = [op for op in changes.ops if _makes_unique(op, column)]
+        needless = [op for op in changes.ops if _makes_unique(op, target)]
         added = [op for op in changes.ops if isinstance(op, AddColumnOp) and op.column.name == column.name]
         if existing is None:
             if _wants_default(column):  # CREATE TABLE cannot contain it; nobody else uses the table yet
@@ -130,9 +143,12 @@ def replace_ops(
                 continue
             state = _read_state(context, target)
             if state.valid and needless:  # the column keeps its unique index or constraint
-                names = _names_of_uniques(existing, column)
+                names = _names_of_uniques(existing, target)
                 needless += [op for op in changes.ops if _name_of(op) in names]
-            _put(changes, _finish(context, target, state, column), needless)
+            finishing = _finish(context, target, state, column)
+            if finishing is not None and not state.valid:
+                finishing.notes = [*finishing.notes, *_notes_of_others(changes, existing, target)]
+            _put(changes, finishing, needless)
 
 
 def _misfit(state: State, existing: Table, column: Column[Any]) -> Obstacle | None:
@@ -150,7 +166,8 @@ def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas:
     :raises MigrationRefused: if there is one. No revision is written.
     """
     changes = [op for changes in upgrade.ops if isinstance(changes, ModifyTableOps) for op in changes.ops]
-    refused = {str(op.target): op.misfit for op in changes if isinstance(op, PublicIdOp) and op.misfit is not None}
+    of_ours = [op for op in changes if isinstance(op, (PublicIdOp, RefusedColumn))]
+    refused = {str(op.target): op.misfit for op in of_ours if op.misfit is not None}
     if refused:
         raise MigrationRefused(target=", ".join(refused), obstacles=[*refused.values()])
 
@@ -171,8 +188,10 @@ def _reduce(context: AutogenContext, changes: ModifyTableOps, existing: Table, t
         old, column = existing.columns[op.column_name], columns[op.column_name]
         if isinstance(column.type, BigIntegerKey) and column.type.unsigned:
             notes += _keep_key(context, op, old, column)
-        elif isinstance(column.type, IdColumnType):
-            _keep_ids(context, op, old, column)
+        refused = change_type(context, op, old, column)
+        if refused is not None:
+            changes.ops.append(refused)
+        _keep_ids(context, op, column)
         if not op.has_changes():
             changes.ops.remove(op)
     return notes
@@ -196,18 +215,9 @@ def _keep_key(context: AutogenContext, op: AlterColumnOp, existing: Column[Any],
     return [note]
 
 
-def _keep_ids(context: AutogenContext, op: AlterColumnOp, existing: Column[Any], column: Column[Any]) -> None:
-    """Keep a type that holds the ids, also in foreign keys to them, and remove what this library's operations do."""
-    type_, format = existing.type, public_id_type(column).id_format
+def _keep_ids(context: AutogenContext, op: AlterColumnOp, column: Column[Any]) -> None:
+    """Remove from the changes of a column of public ids what the operations of this library do."""
     target = read_declared(column, context.dialect) if is_public_id(column) else None
-    length: int | None = getattr(type_, "length", None)
-    is_text = isinstance(type_, (TEXT, VARCHAR)) and not format.is_native
-    is_wide = is_text and (length is None or length >= format.max_length)
-    if holds_ids(type_, format, context.dialect) or (is_wide and target is not None):
-        op.modify_type = None  # a foreign key would refuse another type
-    elif op.modify_type is not None and isinstance(type_, VARCHAR) and is_text and not is_wide:
-        # with another collation, the database would rebuild the index or copy the table
-        op.modify_type = type_.adapt(type(type_), length=format.max_length)
     if target is None:
         return
     if not column.nullable:
@@ -227,9 +237,10 @@ def _put(changes: ModifyTableOps, op: MigrateOperation | None, needless: Sequenc
 def _finish(context: AutogenContext, target: PublicIdColumn, state: State, column: Column[Any]) -> PublicIdOp | None:
     """Return the operation that completes a column, if something is missing. Its downgrade restores the *state*."""
     without_default = _wants_default(column) and state.default is None
-    if state.complete and not without_default:
+    former = former_default(context, target, state) if not has_own_default(column) else None
+    if state.complete and not without_default and former is None:
         return None
-    log.info("Detected unfinished public ids '%s': %s", target, ", ".join(_missing(state, without_default)))
+    log.info("Detected unfinished public ids '%s': %s", target, ", ".join(_missing(state, without_default, former)))
     options = dict(vars(target))
     if state.valid:
         del options["unique_name"]
@@ -241,35 +252,60 @@ def _finish(context: AutogenContext, target: PublicIdColumn, state: State, colum
         before["keeps"] = "not null" if not state.valid else "unique" if state.nullable else "all"
     # the downgrade drops the default only if the upgrade sets it
     before["server_default"] = "none" if state.default is None else "keep"
-    kind = AddPublicIdOp if state.nullable or without_default else ContractPublicIdOp  # each row has an id
+    if former is not None:
+        options["server_default"] = before["server_default"] = "replace"
+        before["format"] = former
+    kind: type[PublicIdOp] = ContractPublicIdOp  # each row has an id
+    if state.complete and former is not None:
+        kind = ExpandPublicIdOp
+    elif state.nullable or without_default or former is not None:
+        kind = AddPublicIdOp
     op: PublicIdOp = kind(**options)
     op.undone_by, op.misfit = LoosenPublicIdOp(**before), state.misfit
+    if former is not None:
+        kept = target.format.accepting(former)
+        op.notes = [f"The default generates ids of {former!r}. To find the rows that have such ids, declare {kept!r}."]
     return op
 
 
-def _missing(state: State, without_default: bool) -> list[str]:
+def _notes_of_others(changes: ModifyTableOps, existing: Table, target: PublicIdColumn) -> Iterator[str]:
+    """Yield a note if *changes* drop an index of the ids with other columns than those of *target*."""
+    uniques: list[Any] = [*existing.indexes, *existing.constraints]
+    of_ids = {str(each.name) for each in uniques if target.column in [part.name for part in each.columns]}
+    for op in changes.ops:
+        if isinstance(op, (DropIndexOp, DropConstraintOp)) and _name_of(op) in of_ids:
+            columns = ", ".join(target.unique_columns)
+            yield (
+                f"The ids become unique by {columns}, and Alembic drops {_name_of(op)} before: until the new one is "
+                f"built, nothing keeps duplicates out. The operation refuses those that it finds."
+            )
+
+
+def _missing(state: State, without_default: bool, former: Format | None) -> list[str]:
     missing = {
         "it may be NULL": state.nullable,
         "it is not unique": not state.index,
         "its unique index is not valid": state.index and not state.valid,
         "its collation finds an id by other spellings": not state.exact,
         "it has no default": without_default,
+        f"its default generates ids of {former!r}": former is not None,
     }
     return [words for words, is_missing in missing.items() if is_missing]
 
 
-def _makes_unique(op: MigrateOperation, column: Column[Any]) -> bool:
+def _makes_unique(op: MigrateOperation, target: PublicIdColumn) -> bool:
     if not isinstance(op, CreateUniqueConstraintOp) and not (isinstance(op, CreateIndexOp) and op.unique):
         return False
-    return [getattr(part, "name", part) for part in op.columns] == [column.name]
+    return sorted(str(getattr(part, "name", part)) for part in op.columns) == sorted(target.unique_columns)
 
 
-def _names_of_uniques(table: Table, column: Column[Any]) -> set[str]:
-    """Return the names of the indexes and constraints that make *column* unique in the reflected *table*."""
+def _names_of_uniques(table: Table, target: PublicIdColumn) -> set[str]:
+    """Return the names of the indexes and constraints that make the ids unique in the reflected *table*."""
     # with Alembic 1.13, the operation that drops an index does not say that it was unique
     uniques: list[Any] = [index for index in table.indexes if index.unique]
     uniques += [constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)]
-    return {str(each.name) for each in uniques if [part.name for part in each.columns] == [column.name]}
+    columns = sorted(target.unique_columns)
+    return {str(each.name) for each in uniques if sorted(part.name for part in each.columns) == columns}
 
 
 def _name_of(op: MigrateOperation) -> str:

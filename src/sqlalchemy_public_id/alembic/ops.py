@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 from sqlalchemy_public_id.alembic.directives import Directive, as_function, registered
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations import Consent, Options, Pace, PublicIdColumn, Timeouts
-from sqlalchemy_public_id.migrations.consent import check_flags, take_fields
+from sqlalchemy_public_id.migrations.consent import Mode, take_fields
 
 
 class PublicIdDirective(Protocol):
@@ -46,9 +46,9 @@ class PublicIdOp(Directive):
         self.consent: Consent = Consent(**take_fields(Consent, values))
         self.timeouts: Timeouts = Timeouts(**take_fields(Timeouts, values))
         self.pace: Pace = Pace(**take_fields(Pace, values))
-        self.online: bool = values.get("online", True)
-        self.dry_run: bool = values.get("dry_run", False)
-        check_flags(online=self.online, dry_run=self.dry_run)
+        mode = Mode(**take_fields(Mode, values))
+        self.online: bool = mode.online
+        self.dry_run: bool = mode.dry_run
         self.options = options
         self.table_name: str = self.target.table
         self.column_name: str = self.target.column

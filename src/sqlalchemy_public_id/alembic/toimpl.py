@@ -6,12 +6,13 @@ With a connection, each directive can be run again, and none resets a counter.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alembic.operations import Operations
+from sqlalchemy import inspect
 from sqlalchemy.exc import PendingRollbackError
 
 from sqlalchemy_public_id.alembic import ops
@@ -20,9 +21,10 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import command_line
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import database_of, plan_for
-from sqlalchemy_public_id.migrations.from_models import format_in_models, name_in_models
+from sqlalchemy_public_id.migrations.from_models import format_in_models, name_in_models, others_in_models
 from sqlalchemy_public_id.migrations.operation import PHASES, run_phases
 from sqlalchemy_public_id.migrations.plan import Phase, Plan
+from sqlalchemy_public_id.migrations.table import columns_of
 
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
@@ -52,9 +54,23 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
 
 
 def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> PublicIdColumn:
-    """Return the target of *op*, with the name that the models give its unique index, in case it has to be built."""
-    name = name_in_models(context.opts.get("target_metadata"), op.target, context.dialect)
-    return op.target if name is None or op.options.get("unique_name") else replace(op.target, unique_name=name)
+    """Return the target of *op*, with what the models say about its unique index: the other columns, and the name."""
+    models, target = context.opts.get("target_metadata"), op.target
+    if "unique_with" not in op.options:
+        others = others_in_models(models, target) or ()
+        if others and _has_columns(context, target, others):  # or else the model is newer than this revision
+            target = replace(target, unique_with=others)
+    name = name_in_models(models, target, context.dialect)
+    return target if name is None or op.options.get("unique_name") else replace(target, unique_name=name)
+
+
+def _has_columns(context: MigrationContext, target: PublicIdColumn, names: Sequence[str]) -> bool:
+    if context.connection is None:
+        return False  # a script has no index
+    inspector = inspect(context.connection)
+    return inspector.has_table(target.table, target.schema) and {*names} <= {
+        *columns_of(inspector, target.table, target.schema)
+    }
 
 
 def _warn_of_other_format(context: MigrationContext, op: ops.PublicIdOp) -> None:

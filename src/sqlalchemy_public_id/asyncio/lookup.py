@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Select
 from sqlalchemy.orm import QueryableAttribute
+from sqlalchemy.orm.interfaces import ORMOption
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id import lookup
 from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
 from sqlalchemy_public_id.lookup import LoadOptions, Page, Where
+from sqlalchemy_public_id.lookup.collection import CollectionOf
 from sqlalchemy_public_id.lookup.selecting import Rows
 
 __all__ = [
@@ -26,12 +28,14 @@ __all__ = [
     "get_one",
     "keys_of",
     "page",
+    "pages",
     "public_ids_of",
     "resolve",
     "resolve_many",
 ]
 
 M = TypeVar("M")  # a model
+P = TypeVar("P")  # the model of the parents of rows
 
 
 async def get(
@@ -90,7 +94,7 @@ async def page(
     where: Where | None = None,
     cursor_execution_options: Mapping[str, Any] | None = None,
     references: Iterable[QueryableAttribute[Any]] = (),
-    count: bool = False,
+    count: bool | int = False,
 ) -> Page[M]:
     """Async version of :func:`sqlalchemy_public_id.lookup.page`."""
     found: Page[M] = await _run(
@@ -107,6 +111,38 @@ async def page(
         cursor_execution_options=cursor_execution_options,
         references=references,
         count=count,
+    )
+    return found
+
+
+async def pages(
+    session: AnyAsyncSession,
+    relationship: CollectionOf[M],
+    *,
+    of: Iterable[P],
+    limit: int,
+    after: Mapping[P, object] | None = None,
+    newest_first: bool = False,
+    order_by: Any = None,
+    attribute: str | None = None,
+    where: Where | None = None,
+    options: Iterable[ORMOption] = (),
+    references: Iterable[QueryableAttribute[Any]] = (),
+) -> dict[P, Page[M]]:
+    """Async version of :func:`sqlalchemy_public_id.lookup.pages`."""
+    found: dict[P, Page[M]] = await _run(
+        session,
+        lookup.pages,
+        relationship,
+        of=of,
+        limit=limit,
+        after=after,
+        newest_first=newest_first,
+        order_by=order_by,
+        attribute=attribute,
+        where=where,
+        options=options,
+        references=references,
     )
     return found
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sqlalchemy import JSON, BigInteger, Date, DateTime, Float, Integer, Numeric, func, select
 
+from sqlalchemy_public_id.audit.counters import counter_problems
 from sqlalchemy_public_id.audit.report import Finding, Remedy, Severity
 from sqlalchemy_public_id.audit.tables import AuditedTable
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -23,6 +24,7 @@ from sqlalchemy_public_id.migrations.databases import database_of, live_table, p
 from sqlalchemy_public_id.migrations.obstacles import find_obstacles, obstacles_of_the_type
 from sqlalchemy_public_id.migrations.plan import Migration, Step
 from sqlalchemy_public_id.migrations.steps import list_statements
+from sqlalchemy_public_id.migrations.trial import try_ids
 from sqlalchemy_public_id.naming import not_null_check_name
 
 _SHOWN = 3
@@ -36,18 +38,19 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
     """Yield all problems of *table*. Without public ids, only its key is checked."""
     if table.has_column:
         checks = (_check_missing, _check_null, _check_type, _check_indexes, _check_ids, _check_collation)
-        for check in (*checks, _check_default):
+        for check in (*checks, _check_new_ids, _check_default):
             yield from check(table)
         if table.state.default is None and not table.state.filled:
             target = replace(table.target, server_default="keep")
             message = "the database generates no ids: programs that leave the column out cannot insert, or insert NULL"
             yield table.finding("default-missing", "info", message, _command("expand", target))
     place = (table.connection, table.inspector, table.name, table.schema)
-    of_cluster = cluster_problems(*place, table.clusters)
+    of_cluster = cluster_problems(*place, table.all_clusters)
     if of_cluster is None:
         yield from _check_key(table)
     else:  # a key that counts within a range is full at the end of the range, not of its type
         yield from (Finding(table.full_name, *problem) for problem in of_cluster)
+    yield from counter_problems(table)
 
 
 def _check_missing(table: AuditedTable) -> Iterator[Finding]:
@@ -100,18 +103,30 @@ def _check_type(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
-    indexes, own_name = table.indexes, table.target.unique_name
+    indexes, own_name, others = table.indexes, table.target.unique_name, table.target.unique_with
+    listed = ", ".join(others)
     guard = min(  # the best of them: the index of a constraint, or one with the library's name
-        (index for index in indexes if index.guards),
+        (index for index in indexes if index.guards and table.is_on_all(index)),
         key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != own_name),
         default=None,
     )
-    if all(not index.unique or (index.valid and index.partial) for index in indexes):
+    if not any(index.unique and not (index.valid and index.partial) for index in indexes if table.is_on_all(index)):
         names = [index.name for index in indexes]
         reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
-        others = f" ({', '.join(names)} {reason})" if names else ""
-        message = f"there is no unique index{others}: two rows can have one id, and a lookup reads the whole table"
+        found = f" ({', '.join(names)} {reason})" if names else ""
+        message = f"there is no unique index{found}: two rows can have one id, and a lookup reads the whole table"
+        if others:
+            columns = ", ".join(table.target.unique_columns)
+            message = f"there is no unique index on {columns}{found}: two rows can have one id and equal {listed}"
         yield table.finding("unique-missing", "error", message, _complete(table), indexes=names)
+    elif others and not table.is_declared:
+        keys = {each.lower() for each in table.state.partition_keys}
+        severity: Severity = "info" if {each.lower() for each in others} <= keys else "warning"
+        message = (
+            f"no unique index is on the column alone: rows that differ in {listed} can have one id; if this is "
+            f"intended, declare unique_with={others!r}, and pass the models"
+        )
+        yield table.finding("unique-with-others", severity, message, unique_with=[*others])
     for index in indexes:
         name = index.name
         if not index.valid:
@@ -131,7 +146,10 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
                 f"COMMIT, which is not retried; drop it once the column has another unique index"
             )
             yield table.finding("unique-deferrable", "warning", message, _complete(table), constraint=name)
-        elif guard is not None and index is not guard:
+        elif guard is not None and index.unique and not table.is_on_all(index):
+            message = f"the unique index {name} refuses equal ids of rows that differ in {listed}; drop it"
+            yield table.finding("index-redundant", "warning", message, index=name, beside=guard.name)
+        elif guard is not None and index is not guard and guard.columns[:1] == (table.column,):
             message = f"the index {name} adds nothing to {guard.name}, and slows down writes; drop it"
             yield table.finding("index-redundant", "warning", message, index=name, beside=guard.name)
 
@@ -169,6 +187,19 @@ def _check_collation(table: AuditedTable) -> Iterator[Finding]:
         yield table.finding("collation", "info", message, _complete(table, collation="bytes"), collation=collation)
 
 
+def _check_new_ids(table: AuditedTable) -> Iterator[Finding]:
+    """Yield a finding for each CHECK, domain or copy of the column that refuses new ids, or was not tried."""
+    if table.format is None:
+        return  # a guess generates other ids
+    for outcome in try_ids(live_table(table.connection, table.target)):
+        facts: dict[str, Any] = {"demand": outcome.demand, "table": outcome.table, "id": outcome.refused}
+        if outcome.refused is None:
+            yield table.finding("not-tried", "info", str(outcome), **facts)
+        else:
+            remedy = Remedy("text", (outcome.as_obstacle().remedy,))
+            yield table.finding("ids-refused", "error", str(outcome), remedy, **facts)
+
+
 def _check_default(table: AuditedTable) -> Iterator[Finding]:
     """Yield a finding if an earlier version of this library has written the default, or if it calls code of others."""
     try:
@@ -177,6 +208,7 @@ def _check_default(table: AuditedTable) -> Iterator[Finding]:
         return
     steps = [step for step in plan.renew_default() if step.statements(table.state)]
     if not steps:
+        yield from _check_former_default(table)
         return
     severity: Severity = "info"
     message = "an earlier version of this library has written the default: the present one is shorter"
@@ -185,6 +217,19 @@ def _check_default(table: AuditedTable) -> Iterator[Finding]:
         calls = ", ".join(table.state.calls)
         message = f"the default runs code of another role as everyone who inserts: it calls {calls}"
     yield table.finding("default-outdated", severity, message, _statements(table, steps), calls=[*table.state.calls])
+
+
+def _check_former_default(table: AuditedTable) -> Iterator[Finding]:
+    """Yield a finding if this library has written the default for another format than that of the models."""
+    default, format = table.state.default, table.format
+    target = replace(table.target, server_default="replace")
+    plan = plan_for(target, table.dialect)
+    if default is None or format is None or plan.has_own_default(table.state):
+        return
+    former = plan.defaults.former_format(default, format, [id for id in table.ids if isinstance(id, str)])
+    if former is not None:
+        message = f"the default generates ids of {former!r}, which look-ups do not find, because they expect {format!r}"
+        yield table.finding("default-outdated", "error", message, _command("expand", target), calls=[])
 
 
 def _check_key(table: AuditedTable) -> Iterator[Finding]:
@@ -253,7 +298,7 @@ def _statements(table: AuditedTable, steps: Sequence[Step]) -> Remedy:
 def _command(name: str, target: PublicIdColumn) -> Remedy:
     """Return the command ``public-id`` *name* for *target*, with the options that differ from the defaults."""
     usual = replace(PublicIdColumn.of(target.table, target.column), column="public_id")
-    of_the_column = () if name == "backfill" else ("unique_name", "collation", "server_default")
+    of_the_column = () if name == "backfill" else ("unique_name", "unique_with", "collation", "server_default")
     options = ("column", "schema", "format", *of_the_column)
     unusual = {each: value for each in options if (value := getattr(target, each)) != getattr(usual, each)}
     return Remedy("sh", (command_line(name, target.table, **unusual),))

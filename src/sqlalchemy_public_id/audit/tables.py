@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, Inspector, MetaData, TableClause, column, func, literal, select, table
+from sqlalchemy import Connection, Inspector, Table, TableClause, column, func, literal, select, table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.exc import NoSuchTableError
@@ -20,9 +20,15 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
+from sqlalchemy_public_id.keys.cluster.column import cluster_spec
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import live_table
-from sqlalchemy_public_id.migrations.from_models import Models, name_in_models
+from sqlalchemy_public_id.migrations.from_models import (
+    Models,
+    name_in_models,
+    others_in_models,
+    tables_in_models,
+)
 from sqlalchemy_public_id.migrations.state import IndexFacts, State
 from sqlalchemy_public_id.migrations.table import LiveTable, columns_of
 from sqlalchemy_public_id.naming import derived_name
@@ -74,11 +80,21 @@ class AuditedTable:
         return table(self.name, *map(column, self.columns), schema=self.schema)
 
     @cached_property
+    def declared(self) -> list[Table]:
+        """The table in the models, if they have it."""
+        return tables_in_models(self.models, self.name, self.schema)
+
+    @cached_property
+    def all_clusters(self) -> Clusters:
+        """The argument *clusters*, or the number or range that the model or the environment has for this table."""
+        specs = [cluster_spec(column) for model in self.declared for column in model.primary_key]
+        known = [keys for spec in specs if spec is not None and (keys := spec.known_keys()) is not None]
+        return {self.name: known[0], **self.clusters} if known else self.clusters
+
+    @cached_property
     def format(self) -> Format | None:
         """The format of the ids, if the arguments or the models name it."""
-        several = [self.models] if isinstance(self.models, MetaData) else self.models or ()
-        declared = [each.tables[self.full_name] for each in several if self.full_name in each.tables]
-        columns = [each for model in declared for each in public_id_columns(model) if each.name == self.column]
+        columns = [each for model in self.declared for each in public_id_columns(model) if each.name == self.column]
         return self.formats.get(self.name) or next((public_id_type(each).id_format for each in columns), None)
 
     @cached_property
@@ -119,19 +135,49 @@ class AuditedTable:
 
     @cached_property
     def indexes(self) -> Sequence[IndexFacts]:
-        """The indexes on the column alone."""
-        indexes = [each for each in self._read_state.indexes if each.is_on(self.column)]
+        """The indexes on the column alone, and on exactly the column and those that it is unique with."""
+        indexes = [each for each in self._read_state.indexes if each.is_on(self.column) or self.is_on_all(each)]
         if self.primary_key == [self.column] and not any(index.primary for index in indexes):  # rowid of SQLite
-            indexes.insert(0, IndexFacts("primary key", unique=True, constraint=True, primary=True))
+            facts: dict[str, Any] = {"constraint": True, "primary": True, "columns": (self.column,)}
+            indexes.insert(0, IndexFacts("primary key", unique=True, **facts))
         return indexes
+
+    def is_on_all(self, index: IndexFacts) -> bool:
+        """Return True if *index* is on the column and exactly those that it is unique with."""
+        if not self._unique_with:
+            return index.is_on(self.column)
+        return {*index.columns} == {self.column, *self._unique_with}
+
+    @cached_property
+    def _declared(self) -> tuple[str, ...] | None:
+        return others_in_models(self.models, self.live.target)
+
+    @property
+    def is_declared(self) -> bool:
+        """True if the models declare the column, and what it is unique with."""
+        return self._declared is not None
+
+    @cached_property
+    def _unique_with(self) -> tuple[str, ...]:
+        """The columns that rows with equal ids differ in: as the models say, or else the smallest unique index."""
+        if self._declared is not None:
+            return self._declared
+        indexes = [each for each in self._read_state.indexes if each.guards and self.column in each.columns]
+        smallest = min(indexes, key=lambda each: (len(each.columns), each.primary, each.columns), default=None)
+        others = () if smallest is None else tuple(name for name in smallest.columns if name != self.column)
+        is_weak = any(self.columns[name]["nullable"] for name in others)
+        holds_key = bool(self.primary_key) and {*self.primary_key} <= {*others}
+        return () if is_weak or holds_key else others
 
     @cached_property
     def target(self) -> PublicIdColumn:
         """The column as it should be, with the name of its unique index, or a free name for a new index."""
         options: dict[str, Any] = {"schema": self.schema, "format": self.likely_format, "server_default": "none"}
+        options["unique_with"] = self._unique_with
         target = PublicIdColumn.of(self.name, self.column, **options)
         name = name_in_models(self.models, target, self.dialect) or target.unique_name
-        candidates = [index.name for index in self.indexes if index.can_be_unique_index_of(self.column)]
+        columns = target.unique_columns
+        candidates = [index.name for index in self.indexes if index.can_be_unique_index_of(*columns)]
         if candidates and name not in candidates:
             name = candidates[0]  # an INVALID index is rebuilt
         elif not candidates and name in {index.name for index in self.indexes}:
@@ -140,7 +186,14 @@ class AuditedTable:
 
     @cached_property
     def state(self) -> State:
-        return self._read_state.with_indexes(self._read_state.indexes, self.column, self.target.unique_name)
+        if self._unique_with:
+            return live_table(self.connection, self.target).read_state()
+        return self._read_state.with_indexes(self._read_state.indexes, self.target)
+
+    @property
+    def partition_of(self) -> str | None:
+        """The table of which this one is a partition, with the columns and indexes of that table."""
+        return self._read_state.partition_of if self.has_column else None
 
     @cached_property
     def _read_state(self) -> State:

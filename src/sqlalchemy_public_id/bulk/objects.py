@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, cast
 
-from sqlalchemy import Column, Connection, Integer, Table, select
+from sqlalchemy import Column, ColumnElement, Connection, Integer, Table, and_, select
 from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy.orm.attributes import instance_state
@@ -20,6 +20,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.guard.drawing import NewIds
 from sqlalchemy_public_id.guard.statement import MADE_IDS
+from sqlalchemy_public_id.lookup.beside import attribute_of, columns_beside
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
 from sqlalchemy_public_id.references import writing
@@ -98,6 +99,9 @@ def _is_plain(session: Session, states: list[InstanceState[Any]], rows: list[_Va
     # all ids are to be made, or none: after a collision, either all ids of a statement may be replaced, or none
     if len({row.get(name) is None for name in ids for row in rows}) > 1:
         return False
+    # rows are read back by the columns with which their ids are unique, too
+    if any(row.get(each) is None for name in ids for each, _ in _beside(mapper, name) for row in rows):
+        return False
     key = mapper.get_property_by_column(keys[0]).key
     # the keys of all rows come from the database
     if any(row.get(key) is not None for row in rows) or _has_relationships(mapper, columns, rows):
@@ -127,6 +131,12 @@ def _has_relationships(mapper: Mapper[Any], columns: dict[str, Column[Any]], row
             if not is_empty or any(row.get(key) is not None for key in keys):
                 return True
     return False
+
+
+def _beside(mapper: Mapper[Any], name: str) -> Iterator[tuple[str, Column[Any]]]:
+    """Yield the attributes, and their columns, with which the public id *name* is unique."""
+    for column in columns_beside(mapper, name):
+        yield attribute_of(mapper, column), column
 
 
 def _array_types(
@@ -244,9 +254,12 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[_Values],
     """
     name, attribute, *others = wanted
     column, key = id_attributes(mapper)[name], mapper.primary_key[0]
-    low, high = (
-        select(key).where(column == row[name]).correlate(None).scalar_subquery() for row in (rows[0], rows[-1])
-    )
+    beside = dict(_beside(mapper, name))
+
+    def is_row(row: _Values) -> ColumnElement[bool]:
+        return and_(column == row[name], *(other == row[each] for each, other in beside.items()))
+
+    low, high = (select(key).where(is_row(row)).correlate(None).scalar_subquery() for row in (rows[0], rows[-1]))
     if not others and isinstance(key.type, Integer):
         first, last = connection.execute(select(low, high)).one()
         # Generated keys increase: at exactly this distance between the first and the last key, no other row is between.
@@ -254,15 +267,20 @@ def _read_back(connection: Connection, mapper: Mapper[Any], rows: list[_Values],
             for number, row in enumerate(rows, first):
                 row[attribute] = number
             return
-    query, missing = select(*wanted.values()), {row[name]: row for row in rows}
+    query = select(*wanted.values(), *beside.values())
+    given, stored = itemgetter(name, *beside), itemgetter(0, *range(len(wanted), len(wanted) + len(beside)))
+    missing = {given(row): row for row in rows}
     traits, type_ = traits_for(connection.dialect), public_id_type(column)
 
     def queries() -> Iterator[Any]:
         # Keys that were generated together are close together: reading the range costs a third of looking up each id.
         # Other rows in the range are ignored, and rows outside of it are looked up by id.
         yield query.where(key.between(low, high)).order_by(key).limit(2 * len(rows))
-        yield from map(query.where, traits.any_of(column, list(missing), type_.as_parameter))
+        texts = list(dict.fromkeys(row[name] for row in missing.values()))
+        yield from map(query.where, traits.any_of(column, texts, type_.as_parameter))
 
     for each in queries():
         for values in connection.execute(each):
-            missing.pop(values[0], {}).update(zip(wanted, values, strict=True))
+            missing.pop(stored(values), {}).update(zip(wanted, values, strict=not beside))
+    for row in missing.values() if beside else ():  # the database compares values that it has changed
+        row.update(zip(wanted, connection.execute(query.where(is_row(row))).one(), strict=False))

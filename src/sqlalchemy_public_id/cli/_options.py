@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 import click
 
@@ -36,12 +36,18 @@ def require_url(context: click.Context, parameter: click.Parameter, url: str | N
 
 # --- the options of an operation
 
-_METAVARS = {"format": "FORMAT", "pause": "SHARE", "comment": "TEXT"}
 _KINDS: dict[Any, tuple[Any, str]] = {
     int: (click.IntRange(min=1), "NUMBER"),
     float: (_SECONDS, "SECONDS"),
+    str: (click.STRING, "NAME"),
 }
 """Type of an option → how it is read from a command line, and what stands for its value there."""
+_READ: dict[str, tuple[Any, str]] = {
+    "comment": (click.STRING, "TEXT"),
+    "format": (format_argument, "FORMAT"),
+    "pause": (click.FloatRange(min=0), "SHARE"),
+}
+"""Options of such a type that are read otherwise."""
 
 
 def _options_of(holder: type[Any]) -> list[Decorator]:
@@ -57,21 +63,26 @@ def _options_of(holder: type[Any]) -> list[Decorator]:
 
 def _option(name: str, type_: Any, text: str, default: Any) -> Decorator:
     flag, help = f"--{name.replace('_', '-')}", text.replace("``", "'")
+    if name == "schema":
+        help += " A pattern, such as 'tenant_*', means each schema that matches."
     if type_ is bool:
         return click.option(f"{flag}/--no{flag[1:]}" if default else flag, default=bool(default), help=help)
-    read, metavar = _KINDS.get(type_, (click.STRING, "NAME"))
-    if name == "format":
-        read = format_argument
-    elif name == "pause":
-        read = click.FloatRange(min=0)
-    elif choices := choices_of(type_):
+    if bool in get_args(type_):
+        return click.option(f"{flag}/--no{flag[1:]}", default=None, help=help)
+    if type_ == Sequence[str]:
+        return click.option(flag, multiple=True, metavar="NAME", help=help)
+    if choices := choices_of(type_):
         return click.option(flag, type=click.Choice(choices), default=default, help=help)
-    return click.option(flag, type=read, metavar=_METAVARS.get(name, metavar), default=default, help=help)
+    kinds = [_READ[name]] if name in _READ else [_KINDS[part] for part in (type_, *get_args(type_)) if part in _KINDS]
+    if not kinds:
+        raise TypeError(f"the command line cannot read {flag}: add {type_} to _KINDS, or {name!r} to _READ")
+    read, metavar = kinds[0]
+    return click.option(flag, type=read, metavar=metavar, default=default, help=help)
 
 
 def given_options(options: Options) -> Options:
     """Return those of *options* that the command line contains, or that have a default."""
-    return cast("Options", {name: value for name, value in options.items() if value is not None})
+    return cast("Options", {name: value for name, value in options.items() if value not in (None, ())})
 
 
 # --- groups

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import click
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Column, Engine, inspect
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Mapper, configure_mappers
 
+from sqlalchemy_public_id.cli._console import UsageProblem
 from sqlalchemy_public_id.columns import public_id_columns
+from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.migrations import Options, PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import take_fields
 from sqlalchemy_public_id.migrations.from_models import read_declared
+from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
 
 
 class Location(NamedTuple):
@@ -55,6 +62,32 @@ def base_argument(text: str) -> Any:
     return base
 
 
+def declared_ids(base: Any) -> Iterator[tuple[Mapper[Any], str, Column[Any]]]:
+    """Yield the public ids of the models of *base*: the model that declares it, its attribute and its column."""
+    try:
+        configure_mappers()
+    except (SQLAlchemyError, PublicIdError) as error:
+        raise UsageProblem(f"the models cannot be configured: {' '.join(str(error).split())}") from None
+    for mapper in mapped_classes(base.registry):
+        for name, column in id_attributes(mapper).items():
+            if column.table is mapper.local_table:  # not inherited
+                yield mapper, name, column
+
+
+def chosen_schemas(engine: Engine, pattern: str | None) -> Sequence[str | None]:
+    """Return the schemas that match *pattern*, such as ``tenant_*``; *pattern* itself if it has no ``*`` and no ``?``.
+
+    On MySQL and MariaDB, a schema is a database of the server.
+    """
+    if pattern is None or not {*"*?"} & {*pattern}:
+        return [pattern]
+    names = inspect(engine).get_schema_names()
+    matching = sorted(name for name in names if fnmatchcase(name, pattern))
+    if not matching:
+        raise click.UsageError(f"no schema matches {pattern!r}; there are: {', '.join(sorted(names))}")
+    return matching
+
+
 def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) -> list[PublicIdColumn]:
     """Return the column of each table that *selection* names.
 
@@ -70,9 +103,14 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
         )
     if base is None and is_all and needs_models:
         raise click.UsageError("--all needs --models MODULE:BASE; without models, name the tables")
+    schemas = chosen_schemas(engine, described.pop("schema", None))
     if base is None:
-        names = tables or inspect(engine).get_table_names(schema=described.get("schema"))
-        return [PublicIdColumn.of(name, **described) for name in names]
+        inspector = inspect(engine)
+        return [
+            PublicIdColumn.of(name, schema=schema, **described)
+            for schema in schemas
+            for name in tables or inspector.get_table_names(schema=schema)
+        ]
     if described:
         raise click.UsageError(f"the models already describe the column, so leave out {', '.join(sorted(described))}")
     columns = [column for table in base.metadata.tables.values() for column in public_id_columns(table)]
@@ -80,4 +118,11 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
     targets = [target for target in declared if not tables or target.table in tables]
     if unknown := {*tables} - {target.table for target in targets}:
         raise click.UsageError(f"the models declare no unique public id for {', '.join(sorted(unknown))}")
-    return targets
+    if schemas == [None]:
+        return targets
+    if elsewhere := [target for target in targets if target.schema and (tables or target.schema in schemas)]:
+        raise click.UsageError(
+            f"the models declare the schema {elsewhere[0].schema!r} for {elsewhere[0].table}, and --schema is for "
+            f"tables that are declared without one; leave out --schema, or leave out --models and name the tables"
+        )
+    return [replace(target, schema=schema) for schema in schemas for target in targets if target.schema is None]

@@ -22,7 +22,7 @@ from sqlalchemy_public_id.cli._console import (
     table_format_argument,
 )
 from sqlalchemy_public_id.cli._options import require_url
-from sqlalchemy_public_id.cli._tables import base_argument
+from sqlalchemy_public_id.cli._tables import base_argument, chosen_schemas
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import Range, range_of
 from sqlalchemy_public_id.messages import safe_repr
@@ -52,7 +52,10 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     )
 )
 @click.argument("url", envvar="DATABASE_URL", required=False, callback=require_url)
-@click.option("--schema", help="The schema to check.  [default: the default schema of the connection]")
+@click.option(
+    "--schema",
+    help="The schema to check, or a pattern, such as 'tenant_*'.  [default: the default schema of the connection]",
+)
 @click.option("--table", "tables", multiple=True, help="Check only this table. Repeatable.")
 @click.option("--column", default="public_id", show_default=True, help="The column that stores the public ids.")
 @click.option(
@@ -86,15 +89,22 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format."
 )
-def audit(url: str, tables: tuple[str, ...], models: Any, remedies: bool, output: str, **options: Any) -> None:
+def audit(
+    url: str, schema: str | None, tables: tuple[str, ...], models: Any, remedies: bool, output: str, **options: Any
+) -> None:
     """Check the public ids and keys of the database at URL.
 
     Reads the catalogs and a sample of the rows, and changes nothing. The exit status is 1 if there is a warning or an
     error, and 2 if the database could not be checked.
     """
     options |= {name: dict(options[name]) for name in ("formats", "clusters")}  # from pairs
+    options |= {"tables": tables or None, "models": models and models.metadata}
+    report = Report([], [])
     with connect(url) as engine:
-        report = run_audit(engine, tables=tables or None, models=models and models.metadata, **options)
+        for each in chosen_schemas(engine, schema):
+            of_schema = run_audit(engine, schema=each, **options)
+            report.tables.extend(of_schema.tables)
+            report.findings.extend(of_schema.findings)
     if output == "json":
         click.echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
     else:

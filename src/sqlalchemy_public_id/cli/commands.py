@@ -14,6 +14,7 @@ from sqlalchemy_public_id.cli.audit import audit
 from sqlalchemy_public_id.cli.inspect import inspect
 from sqlalchemy_public_id.cli.operations import OPERATIONS
 from sqlalchemy_public_id.cli.plan import plan
+from sqlalchemy_public_id.cli.spec import spec
 from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.formats import Format
 
@@ -128,5 +129,5 @@ def template(name: str) -> None:
     click.echo(str(existing))
 
 
-for _command in (inspect, audit, plan, *OPERATIONS):
+for _command in (inspect, spec, audit, plan, *OPERATIONS):
     public_id.add_command(_command)

@@ -9,27 +9,23 @@ from typing import Any
 
 import click
 from sqlalchemy import select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import configure_mappers
 
 from sqlalchemy_public_id.cli._console import (
-    UsageProblem,
     connect,
     counted,
     echo_stderr,
     example_lines,
     format_argument,
 )
-from sqlalchemy_public_id.cli._tables import base_argument
+from sqlalchemy_public_id.cli._tables import base_argument, declared_ids
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import InvalidPublicId, PublicIdError
+from sqlalchemy_public_id.errors import InvalidPublicId
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, in_words, is_printable
 from sqlalchemy_public_id.formats.guess import UUID_TEXT, alphabets, guesses, split
 from sqlalchemy_public_id.formats.nanoid import is_checked
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
 
 
 @click.command(
@@ -88,15 +84,10 @@ def _show(*facts: tuple[str, str]) -> None:
 
 def _show_models(text: str, base: Any, url: str | None) -> bool:
     """Show the models that can have the id, and whether a row has it. Return False if no model or row has it."""
-    try:
-        configure_mappers()
-    except (SQLAlchemyError, PublicIdError) as error:
-        raise UsageProblem(f"the models cannot be configured: {' '.join(str(error).split())}") from None
     columns = {
         column: mapper.class_.__name__
-        for mapper in mapped_classes(base.registry)
-        for column in id_attributes(mapper).values()
-        if column.table is mapper.local_table and public_id_type(column).id_format.is_valid(text)  # not inherited
+        for mapper, _, column in declared_ids(base)
+        if public_id_type(column).id_format.is_valid(text)
     }
     if not columns:
         _show(("model", f"none of {base.__name__} has such ids"))

@@ -84,11 +84,10 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
             click.confirm(f"Drop {names}? Links that contain these ids will stop working.", abort=True, err=True)
         consent, timeouts = Consent(**take_fields(Consent, given)), Timeouts(**take_fields(Timeouts, given))
         pace = Pace(**take_fields(Pace, given), wait_while=_wait_while(waits, replica, is_stopped))
-        on_progress = _lines_of_progress()
 
         def run(target: PublicIdColumn) -> int:
             """Return the exit status of one table. An error does not stop the work on the other tables."""
-            began = time.monotonic()
+            began, on_progress = time.monotonic(), _lines_of_progress(target)
             try:
                 with engine.connect() as connection:
                     connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -145,7 +144,7 @@ def _backfill(
         on_progress=on_progress,
     )
     rows = "row" if progress.filled == 1 else "rows"
-    click.echo(f"{progress.filled} {rows} of {target.table} got an id in {progress.seconds:.1f} s")
+    click.echo(f"{progress.filled} {rows} of {_table(target)} got an id in {progress.seconds:.1f} s")
     if not progress.finished:
         raise incomplete(live_table(connection, target))
 
@@ -218,19 +217,24 @@ def _interruptible() -> Generator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _lines_of_progress() -> OnProgress:
+def _lines_of_progress(target: PublicIdColumn) -> OnProgress:
     """Return a function that prints the progress of a table, one line every few seconds."""
-    next_lines: dict[str, float] = {}
+    next_line = 0.0
 
     def print_line(progress: Progress) -> None:
-        if progress.finished or time.monotonic() >= next_lines.get(progress.table, 0.0):
-            next_lines[progress.table] = time.monotonic() + _SECONDS_BETWEEN_LINES
-            line = f"{progress.table}: {counted(progress.filled, 'row')}, {progress.rate:,.0f} rows/s"
+        nonlocal next_line
+        if progress.finished or time.monotonic() >= next_line:
+            next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+            line = f"{_table(target)}: {counted(progress.filled, 'row')}, {progress.rate:,.0f} rows/s"
             if progress.left and progress.rate:
                 line += f", about {_duration(progress.left / progress.rate)} left"
             echo_stderr(line)
 
     return print_line
+
+
+def _table(target: PublicIdColumn) -> str:
+    return f"{target.schema}.{target.table}" if target.schema else target.table
 
 
 def _duration(seconds: float) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects._base import KeyCounter, Oracle, Outcome, SQLServer, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, LimitPerRow, Oracle, Outcome, SQLServer, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
@@ -13,9 +15,11 @@ from sqlalchemy_public_id.errors import ConfigurationError
 
 __all__ = [
     "KeyCounter",
+    "LimitPerRow",
     "Outcome",
     "Traits",
     "Violation",
+    "before_create",
     "begin_to_write",
     "is_autocommit",
     "is_retryable",
@@ -139,6 +143,12 @@ def begin_to_write(connection: Connection) -> None:
     traits = traits_for(connection.dialect)
     if isinstance(traits, SQLite) and not traits.in_transaction(connection.connection.dbapi_connection):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def before_create(table: object, connection: object, **_: Any) -> None:
+    """Ask the server what the DDL depends on. Runs before each CREATE TABLE, also of one that is only written."""
+    if isinstance(connection, Connection):
+        traits_for(connection.dialect).before_create(connection)
 
 
 def is_autocommit(connection: Connection) -> bool:

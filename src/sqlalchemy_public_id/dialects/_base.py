@@ -38,6 +38,17 @@ class KeyCounter(enum.Enum):
     """A row of the table ``sqlite_sequence``, which counts on from the largest key."""
 
 
+class LimitPerRow(enum.Enum):
+    """The form in which a statement selects up to so many rows for each row of another table, with an index."""
+
+    LATERAL = enum.auto()
+    """``JOIN LATERAL (SELECT … LIMIT …)``."""
+    CORRELATED = enum.auto()
+    """``JOIN … ON key IN (SELECT … LIMIT …)``, where the subquery names the other table."""
+    UNION = enum.auto()
+    """A SELECT with a LIMIT for each row, joined by ``UNION ALL``."""
+
+
 @dataclass(frozen=True)
 class Violation:
     """A duplicate that the database refused, as the driver reports it."""
@@ -98,6 +109,10 @@ class Traits:
     overload_errors: ClassVar[frozenset[object]] = frozenset()
     """A lock that was not available, or too many connections. An application may provoke these on purpose."""
 
+    def limit_per_row(self, dialect: Dialect) -> LimitPerRow:
+        """Return the form for a connected server; every database has ``UNION ALL``."""
+        return LimitPerRow.UNION
+
     def any_of(
         self, column: Any, values: Sequence[Any], type_: TypeEngine[Any] | None = None
     ) -> Iterator[ColumnElement[bool]]:
@@ -139,6 +154,13 @@ class Traits:
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return the column type for ids of up to *length* ASCII characters, compared byte by byte."""
         return String(length)
+
+    def column_text(self, length: int) -> TypeEngine[str]:
+        """Return the type of :meth:`text_type` for a column, whose DDL may depend on the server that creates it."""
+        return self.text_type(length)
+
+    def before_create(self, connection: Connection) -> None:
+        """Ask the server of *connection* what the DDL of :meth:`column_text` depends on."""
 
     def integer_type(self, bits: int) -> TypeEngine[Any]:
         """Return the column type that stores an integer of *bits* bits, and sorts by its value."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import text
-from sqlalchemy.engine import Connection
+from sqlalchemy import String, text
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import KeyCounter, Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, LimitPerRow, Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _DUPLICATE_ENTRY = 1062
@@ -29,6 +31,14 @@ _TABLE = text(
 _ENGINE = text(
     "SELECT engine AS engine, transactions AS transactions FROM information_schema.engines WHERE engine = :name"
 )
+_BYTEWISE = {"ascii_bin": "ascii", "utf8mb4_bin": "utf8mb4"}
+"""Collation that compares bytes → its character set; the best one first, in which a character takes one byte."""
+_COLLATIONS = text(
+    "SELECT collation_name AS name FROM information_schema.collations"
+    " WHERE collation_name IN ('ascii_bin', 'utf8mb4_bin')"
+)
+_collations: WeakKeyDictionary[Dialect, str] = WeakKeyDictionary()
+"""Dialect of an engine → the best collation that its server has."""
 _CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
 
@@ -83,10 +93,32 @@ class MySQL(Traits):
 
         return VARCHAR(length, charset="ascii", collation="ascii_bin")
 
+    def column_text(self, length: int) -> TypeEngine[str]:
+        """Return the type of :meth:`text_type`, with another character set if the server has no ``ascii``."""
+        return _bytewise_text()(length)
+
+    def before_create(self, connection: Connection) -> None:
+        """Ask for the collations once for each engine; a server that does not answer is taken for a complete one."""
+        if connection.dialect in _collations:
+            return
+        try:
+            found: set[str] = {row.name for row in connection.execute(_COLLATIONS)}
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise
+            found = set()
+        _collations[connection.dialect] = next((each for each in _BYTEWISE if each in found), "ascii_bin")
+
     def integer_type(self, bits: int) -> TypeEngine[Any]:
         from sqlalchemy.dialects.mysql import BINARY
 
         return super().integer_type(bits) if bits == 64 else BINARY(bits // 8)
+
+    def limit_per_row(self, dialect: Dialect) -> LimitPerRow:
+        """MariaDB has no LATERAL, and no LIMIT in a subquery after IN."""
+        version: Any = dialect.server_version_info or ()
+        is_new = not getattr(dialect, "is_mariadb", False) and version >= (8, 0, 14)
+        return LimitPerRow.LATERAL if is_new else LimitPerRow.UNION
 
     def error_code(self, error: BaseException | None) -> object:
         args = error.args if error is not None else ()
@@ -114,6 +146,24 @@ class MySQL(Traits):
             created = _CREATED.search(_definition(connection, table, schema))
             row = connection.execute(_ENGINE, {"name": created[1]}).first() if created else None
         return row.engine if row is not None and row.transactions == "NO" else None
+
+
+@cache
+def _bytewise_text() -> type[String]:
+    """Return a type whose DDL depends on the server: the type itself is kept by the dialect, maybe before it asks."""
+    from sqlalchemy.dialects.mysql import VARCHAR
+    from sqlalchemy.ext.compiler import compiles
+
+    class BytewiseText(VARCHAR):
+        """Text that is compared byte by byte."""
+
+    @compiles(BytewiseText)
+    def in_ddl(type_: BytewiseText, compiler: Any, **kw: Any) -> str:
+        collation = _collations.get(compiler.dialect, "ascii_bin")
+        written: str = compiler.process(VARCHAR(type_.length, charset=_BYTEWISE[collation], collation=collation), **kw)
+        return written
+
+    return BytewiseText
 
 
 def _message(error: Exception) -> str:

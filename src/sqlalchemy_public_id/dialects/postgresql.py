@@ -11,7 +11,7 @@ from sqlalchemy import cast as sql_cast
 from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import KeyCounter, Outcome, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, LimitPerRow, Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 
 _UNIQUE_VIOLATION = "23505"
@@ -91,6 +91,9 @@ class PostgreSQL(_PostgresProtocol):
     key_counter: KeyCounter | None = KeyCounter.SEQUENCE
     permission_errors: ClassVar[frozenset[object]] = frozenset({"42501"})
 
+    def limit_per_row(self, dialect: Dialect) -> LimitPerRow:
+        return LimitPerRow.LATERAL
+
     def comparable_text(self, value: Any) -> Any:
         return sql_cast(value, Text)  # pg_catalog has no operator for VARCHAR: one of any role would be called
 
@@ -137,11 +140,14 @@ class PostgreSQL(_PostgresProtocol):
 class OtherPostgreSQL(PostgreSQL):
     """A database whose dialect derives from PostgreSQL's: its types and errors, and savepoints around all INSERTs.
 
-    It is unknown whether it supports ``ON CONFLICT`` without a target, or arrays as parameters.
+    It is unknown whether it supports ``ON CONFLICT`` without a target, arrays as parameters, or ``LATERAL``.
     """
 
     array_parameters = False
     key_counter: KeyCounter | None = None
+
+    def limit_per_row(self, dialect: Dialect) -> LimitPerRow:
+        return LimitPerRow.UNION
 
     def sees_commits(self, dbapi_connection: Any, dialect: Dialect) -> bool:
         return False

@@ -8,11 +8,11 @@ from contextlib import closing, contextmanager
 from typing import Any, ClassVar
 
 from sqlalchemy import Integer
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import KeyCounter, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, LimitPerRow, Traits, Violation
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<columns>.*))\s*$", re.DOTALL)
 _BUSY = frozenset({"database is locked"})
@@ -34,6 +34,9 @@ class SQLite(Traits):
 
     def key_type(self, unsigned: bool = True) -> TypeEngine[int]:
         return Integer()  # no other type autoincrements
+
+    def limit_per_row(self, dialect: Dialect) -> LimitPerRow:
+        return LimitPerRow.CORRELATED  # SQLite has no LATERAL, and at most 500 SELECTs in a UNION
 
     def error_code(self, error: BaseException | None) -> object:
         return str(error)

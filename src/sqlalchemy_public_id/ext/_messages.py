@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from sqlalchemy_public_id.errors import (
+    AmbiguousPublicId,
     ConfigurationError,
     IdempotencyConflict,
     InvalidCursor,
@@ -14,7 +16,9 @@ from sqlalchemy_public_id.errors import (
 )
 from sqlalchemy_public_id.typed import field_that_parsed
 
-ANSWERED = (PublicIdNotFound, InvalidPublicId, InvalidPage, IdempotencyConflict)
+log = logging.getLogger("sqlalchemy_public_id")
+
+ANSWERED = (PublicIdNotFound, InvalidPublicId, InvalidPage, IdempotencyConflict, AmbiguousPublicId)
 """The errors that the extensions of web frameworks answer."""
 TITLES = {404: "Not Found", 409: "Conflict", 422: "Unprocessable Content"}
 _WITHOUT_BODY = {"GET", "HEAD", "DELETE", "OPTIONS", None}  # a websocket has no method
@@ -25,13 +29,17 @@ def answer_to(
 ) -> tuple[dict[str, Any], int]:
     """Return content and status of the answer to *error*, in the shape of FastAPI's own, or as problem details.
 
-    The status is 409 for a conflict, 404 for the requested row, and 422 for an id in the input.
+    The status is 409 for a conflict and for an id that several rows have, 404 for the requested row, and 422 for an id
+    in the input.
 
     :param field: the name under which the client sends the wrong id, if there is one.
     """
     if isinstance(error, IdempotencyConflict):
         content = content_of(409, message_of(error), problem_details=problem_details)
         return {**content, "differing": list(error.differing)}, 409
+    if isinstance(error, AmbiguousPublicId):
+        log_ambiguous(error)
+        return content_of(409, message_of(error), problem_details=problem_details), 409
     if is_row(error):
         return content_of(404, message_of(error), problem_details=problem_details), 404
     details = [_detail_of(error, method, field)]
@@ -49,6 +57,11 @@ def content_of(status: int, message: str, *, problem_details: bool) -> dict[str,
 
 def media_type_of(problem_details: bool) -> str:
     return "application/problem+json" if problem_details else "application/json"
+
+
+def log_ambiguous(error: AmbiguousPublicId) -> None:
+    """Log that a lookup has left the row open, which the program has to mend. The id may be a secret."""
+    log.error("several rows of %s have one public id: name %s in where=", error.model, ", ".join(error.columns))
 
 
 def source_of(error: Exception, method: str | None) -> str:
@@ -72,7 +85,7 @@ def is_row(error: Exception) -> bool:
 
 def field_of(error: Any) -> str | None:
     """Return the name of the field that has parsed the id; else, the last part of "Order.customer_public_id"."""
-    if isinstance(error, IdempotencyConflict) or error.field is None:
+    if isinstance(error, (IdempotencyConflict, AmbiguousPublicId)) or error.field is None:
         return None
     is_page = isinstance(error, (InvalidCursor, InvalidPage))
     parsed_by = None if is_page else field_that_parsed(error.value)
@@ -83,6 +96,8 @@ def message_of(error: Any) -> str:
     """Return what is wrong, without the value: even the prefix of the input may be most of a token."""
     if isinstance(error, IdempotencyConflict):
         return f"the {error.model} with this public id exists, with other contents"
+    if isinstance(error, AmbiguousPublicId):
+        return f"more than one {error.model} has this public id"
     if isinstance(error, InvalidPublicId):
         reason = "it has another prefix" if error.reason.startswith("the prefix is ") else error.reason
         return f"not a public id: {reason} (expected {error.expected})"

@@ -20,7 +20,7 @@ from sqlalchemy_public_id import lookup, references
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor
 from sqlalchemy_public_id.ext import _fields, _mapped, _sessions
 from sqlalchemy_public_id.lookup import ordering
-from sqlalchemy_public_id.lookup.pages import checked_cursor_options
+from sqlalchemy_public_id.lookup.paging import checked_count, checked_cursor_options
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import checked_condition
 
@@ -54,7 +54,7 @@ def page_of(
     cursor_execution_options: Mapping[str, Any] | None = None,
     limit: int = 20,
     max_limit: int = 100,
-    count: bool = False,
+    count: bool | int = False,
     attribute: str | None = None,
 ) -> Callable[..., Awaitable[lookup.Page[M]]]:
     """Build a dependency that returns a page of the rows of *model*: ``?limit=50&sort=-priority&after=…``.
@@ -79,7 +79,8 @@ def page_of(
         listener of the session leaves out criteria, such as those that hide deleted rows, for the row of the cursor.
     :param limit: the number of rows on a page if the client sends none, at most *max_limit*.
     :param max_limit: the largest number of rows that a client can request.
-    :param count: count the rows of all pages (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
+    :param count: count the rows of all pages, or up to a number of them
+        (:attr:`~sqlalchemy_public_id.lookup.Page.total`).
     :param attribute: the name of the public id if the model has several; ``public_id`` by default.
     :raises ConfigurationError: if *model* has no such public id, if a name is not one of its attributes, or if
         *session* is not a dependency, such as a ``sessionmaker``.
@@ -95,6 +96,7 @@ def page_of(
         if not isinstance(most, int) or most < 1:
             raise ConfigurationError(f"{what} is {safe_repr(most)}, expected a whole number from 1")
     checked_cursor_options(cursor_execution_options)
+    checked_count(count)
     orders = _orders(model, sort)
     unknown = [name for name in default if name not in orders]
     if unknown:
@@ -274,8 +276,9 @@ def _is_equal(model: type[Any], name: str, value: Any) -> Any:
 
 def _chosen(chosen: BaseModel, conditions: Mapping[str, Callable[[Any], Any]]) -> Iterator[Any]:
     """Yield the conditions of the fields that are set."""
+    values = dict(chosen)  # reading the attribute of a field that is deprecated would warn the service, not its client
     for name, condition in conditions.items():
-        value = getattr(chosen, name)
+        value = values[name]
         if value is not None and not (isinstance(value, _SEVERAL) and not value):
             yield condition(value)
 

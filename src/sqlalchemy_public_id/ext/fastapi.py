@@ -129,7 +129,8 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     * 422: :class:`~sqlalchemy_public_id.PublicIdNotFound` with a field, for an unknown id in a body;
     * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage`,
       :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
-    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
+    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`, and
+      :class:`~sqlalchemy_public_id.errors.AmbiguousPublicId`, which is logged.
 
     Without the handlers, :func:`by_public_id` still answers 404, but the other errors are answered with 500.
 

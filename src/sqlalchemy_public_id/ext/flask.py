@@ -55,7 +55,8 @@ def install(app: Flask | Blueprint) -> None:
     * 422: the same error with a field, for an unknown id in a body;
       :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage` and
       :class:`~sqlalchemy_public_id.errors.InvalidPublicId`;
-    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
+    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`, and
+      :class:`~sqlalchemy_public_id.errors.AmbiguousPublicId`, which is logged.
 
     The answers are ``{"detail": …}``; a 422 lists ``type``, ``loc`` and ``msg``, and a 409 also has ``differing``.
     ``loc`` is ``body`` or ``query``, by the method of the request, and the attribute of the model, because Flask does

@@ -24,11 +24,25 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, IdempotencyConflict, PublicIdNotFound, require
+from sqlalchemy_public_id.errors import (
+    AmbiguousPublicId,
+    ConfigurationError,
+    IdempotencyConflict,
+    PublicIdNotFound,
+    require,
+)
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.ext._bodies import ids_in
 from sqlalchemy_public_id.ext._legacy import LegacyKeys
-from sqlalchemy_public_id.ext._messages import ANSWERED, field_of, is_row, message_of, missing_parameter, source_of
+from sqlalchemy_public_id.ext._messages import (
+    ANSWERED,
+    field_of,
+    is_row,
+    log_ambiguous,
+    message_of,
+    missing_parameter,
+    source_of,
+)
 from sqlalchemy_public_id.ext._rows import find_row, parameter_of
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup import LoadOptions
@@ -66,7 +80,8 @@ class PublicIdPlugin(InitPlugin, OpenAPISchemaPlugin, ReceiveRoutePlugin):
     * 400: the same error with a field, for an unknown id in a body;
       :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage` and
       :class:`~sqlalchemy_public_id.errors.InvalidPublicId`, in the shape of Litestar's ``ValidationException``;
-    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`.
+    * 409: :class:`~sqlalchemy_public_id.errors.IdempotencyConflict`, and
+      :class:`~sqlalchemy_public_id.errors.AmbiguousPublicId`, which is logged.
 
     The answers name models, fields and formats, but contain no values. An id that did not come with the request, such
     as one in your settings, is answered in the same way. The ``key`` of an unknown id is the field of the body that has
@@ -224,6 +239,9 @@ def _http_exception(request: Request[Any, Any, Any], error: Exception) -> HTTPEx
     message = message_of(error)
     if isinstance(error, IdempotencyConflict):
         return _Conflict(message, extra={"differing": list(error.differing)})
+    if isinstance(error, AmbiguousPublicId):
+        log_ambiguous(error)
+        return _Conflict(message)
     if is_row(error):
         return NotFoundException(message)
     source = source_of(error, request.method)

@@ -262,7 +262,7 @@ class Page(BaseModel, Generic[P]):
     previous: str | None = None
     """The ``before`` for the previous page; ``None`` on the first page."""
     total: int | None = None
-    """The number of rows on all pages; ``None`` if they were not counted."""
+    """The number of rows on all pages, or the number at which counting stopped; ``None`` if they were not counted."""
 
     @overload
     @classmethod

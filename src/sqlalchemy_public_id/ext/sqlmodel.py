@@ -17,7 +17,7 @@ In response models, declare the id as in any Pydantic model: ``public_id: Annota
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from sqlalchemy.orm.attributes import del_attribute, instance_state, set_attribute
@@ -58,6 +58,7 @@ class PublicIdColumnSQLModel(SQLModel):
     model_config: ClassVar[Any] = cast("Any", ConfigDict(ignored_types=(Declared,)))
 
     __public_id__: ClassVar[Format | type[TypedId] | None] = None
+    __public_id_unique_with__: ClassVar[Sequence[str]] = ()
 
     if TYPE_CHECKING:
         public_id: Any = Field(default=None)  # with another type, no subclass could declare a typed id
@@ -89,7 +90,9 @@ class PublicIdColumnSQLModel(SQLModel):
         own: dict[str, Any] = {}  # new columns for each table: SQLModel would share those of a base
         if issubclass(cls, PublicIdSQLModel):
             own["id"] = Field(default=None, sa_column=bigint_key(info={MIXED_IN: True}).column, exclude=True)
-        own["public_id"] = Field(default=None, sa_column=public_id_column(declared).column)
+        format: Any = declared
+        column = public_id_column(format, unique_with=cls.__public_id_unique_with__).column
+        own["public_id"] = Field(default=None, sa_column=column)
         own["public_id"].metadata.append(PublicId(declared))
         fields, rest = cls.model_fields, dict(cls.model_fields)
         for name, field in own.items():

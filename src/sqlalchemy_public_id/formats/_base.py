@@ -48,6 +48,8 @@ class Format(Value, ABC):
     """True if a counter generates the ids, so that unused ids are lost."""
     ordered: ClassVar[bool] = False
     """True if later ids sort after earlier ones. Such an id reveals when its row was created."""
+    collision_cause: ClassVar[str | None] = None
+    """What is wrong if a new id is taken, for ids that never collide by chance. A collision is logged with it."""
 
     prefix: str | None
     """The object type before the separator, such as ``cus``; ``None`` for no prefix."""
@@ -312,6 +314,30 @@ class Format(Value, ABC):
     def budget(self) -> Budget:
         """Return the budget, which tells how many ids can be issued before a duplicate is likely."""
         return Budget(self.capacity)
+
+    def spec(self) -> dict[str, Any]:
+        """Return what a program in another language needs to make and check ids, as JSON can represent it."""
+        own, *older = self.forms
+        return own._own_spec() | {"accepts": [form._own_spec() for form in older]}
+
+    def _own_spec(self) -> dict[str, Any]:
+        return {
+            "format": type(self).__name__,
+            "prefix": self.prefix,
+            "separator": self.separator if self.prefix else "",
+            "pattern": self.pattern,
+            "pattern_is_exact": self._has_exact_pattern,
+            "length": self._own_length,
+            "written_in": None if self._case is None else "lower" if self._case("A") == "a" else "upper",
+            "order": "time" if self.ordered else None,
+            "random_bits": round(self.entropy_bits, 2),
+            "is_counted": self.counted,
+            "body": self._body_spec(),
+        }
+
+    def _body_spec(self) -> dict[str, Any] | None:
+        """Return what follows the prefix; ``None`` if only the pattern describes it."""
+        return None
 
     def _chain(self) -> Iterator[Format]:
         """Yield the format itself and all older formats, the newest first."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats._base import Format
@@ -82,6 +83,18 @@ class BitsFormat(Format):
                     f"{self.forms[0]!r} stores {self.bits} bits, but ids of {older!r} are not numbers of {self.bits} "
                     f'bits; write storage="text", which stores ids as text'
                 )
+            if self._misreads(older):
+                raise ConfigurationError(
+                    f"{self.forms[0]!r} and {older!r} write ids of equal length with other digits, so ids of one would "
+                    f"be read as other numbers of the other; keep the encoding, or write another prefix"
+                )
+
+    def _misreads(self, older: Format) -> bool:
+        """Return True if a text of *older* may be a text of this format, too, which encodes another number."""
+        if not isinstance(older, BitsFormat) or older._lead != self._lead:
+            return False
+        mine, theirs = self._codec, older._codec
+        return mine.width == theirs.width and mine.digits.upper() != theirs.digits.upper()
 
     # --- numbers
 
@@ -144,6 +157,19 @@ class BitsFormat(Format):
         if number >> self._used:  # the higher bits of a negative number are all 1
             raise InvalidPublicId(number, expected=f"a number of {self._used} bits", reason="it is out of range")
         return self._lead + self._encode(number)
+
+    def _body_spec(self) -> dict[str, Any]:
+        mask, value = self._bit_pattern
+        return {
+            "kind": "number",
+            "number": self._kind,
+            "encoding": self.encoding,
+            "digits": self._codec.digits,
+            "length": self._codec.width,
+            "hyphens": list(self._codec.hyphens),
+            "bits": self._used,
+            "fixed_bits": {"mask": f"{mask:#x}", "value": f"{value:#x}"},
+        }
 
     # --- generating ids
 
@@ -228,6 +254,18 @@ class TimedFormat(BitsFormat):
         except OverflowError:
             reason = "its time is after the year 9999"
         raise InvalidPublicId(text, expected=self.expected, reason=reason)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrefixedBits(BitsFormat):
+    """The settings of a format whose ids are a prefix and the text of a number. A subclass sets what differs."""
+
+    prefix: str | None = None
+    _: KW_ONLY
+    separator: str = "_"
+    encoding: str = ""
+    storage: str = "native"
+    _accepted: tuple[Format, ...] = field(default=(), init=False)
 
 
 @cache  # takes up to a millisecond, and depends on the encoding and the kinds of numbers alone

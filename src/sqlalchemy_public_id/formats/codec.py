@@ -66,16 +66,16 @@ class Codec:
     @cached_property
     def characters(self) -> str:
         """All characters that a text may contain."""
-        return "".join(sorted({*self._cases(self.digits), *("-" if self._hyphens else "")}))
+        return "".join(sorted({*self._cases(self.digits), *("-" if self.hyphens else "")}))
 
     @cached_property
     def expected(self) -> str:
         """The description of the texts in error messages."""
-        return f"{'8-4-4-4-12' if self._hyphens else self.width} of {in_words(self.digits)}"
+        return f"{'8-4-4-4-12' if self.hyphens else self.width} of {in_words(self.digits)}"
 
     def decoded(self, text: str) -> int | None:
         """Return the number of *text*, even if too large; ``None`` for other characters or misplaced hyphens."""
-        any_digits = [self.digits] * (self.width - len(self._hyphens))
+        any_digits = [self.digits] * (self.width - len(self.hyphens))
         return self.decode(text) if re.fullmatch(self._pattern(any_digits), text) else None
 
     def pattern(self, bits: BitPattern) -> str:
@@ -89,7 +89,7 @@ class Codec:
         base, (mask, value) = len(self.digits), bits
         mask |= -1 << self.bits  # the bits above the highest one are zero
         step = base.bit_length() - 1
-        shifts = range(step * (self.width - len(self._hyphens) - 1), -1, -step)
+        shifts = range(step * (self.width - len(self.hyphens) - 1), -1, -step)
         return self._pattern(
             "".join(
                 digit
@@ -102,13 +102,14 @@ class Codec:
     def _pattern(self, choices: Iterable[str]) -> str:
         """Return a regular expression for the texts with one of these digits at each place."""
         classes = [digits if len(digits) == 1 else character_class(digits) for digits in map(self._cases, choices)]
-        for at in self._hyphens:
+        for at in self.hyphens:
             classes.insert(at, "-")
         runs = ((each, len(list(run))) for each, run in groupby(classes))
         return "".join(each if length == 1 else f"{each}{{{length}}}" for each, length in runs)
 
     @property
-    def _hyphens(self) -> tuple[int, ...]:
+    def hyphens(self) -> tuple[int, ...]:
+        """The places of the hyphens in a text."""
         return (8, 13, 18, 23) if self.encoding == "hyphenated" else ()
 
     def _cases(self, digits: str) -> str:

@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sqlalchemy_public_id.formats import clock
-from sqlalchemy_public_id.formats._base import Format
-from sqlalchemy_public_id.formats._bits import TimedFormat
+from sqlalchemy_public_id.formats._bits import PrefixedBits, TimedFormat
 from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.budget import Budget
 
@@ -24,8 +23,8 @@ EPOCH = 1_400_000_000
 
 
 @named_settings
-@dataclass(frozen=True, eq=False, repr=False)
-class Ksuid(TimedFormat):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ksuid(PrefixedBits, TimedFormat):
     """KSUIDs (https://github.com/segmentio/ksuid): 32 bits of seconds and 128 random bits, in 27 characters.
 
     Upper and lower case differ. A column stores the text, as Segment's library does; ``storage="native"`` stores the 20
@@ -39,12 +38,8 @@ class Ksuid(TimedFormat):
     :raises ConfigurationError: for invalid settings.
     """
 
-    prefix: str | None = None
-    _: KW_ONLY
-    separator: str = "_"
     storage: str = "text"
     encoding: str = field(default="base62", init=False)
-    _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _bits: ClassVar[int] = 160
     _used: ClassVar[int] = 160

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats._base import Format
@@ -90,6 +90,10 @@ class NanoId(Format):
     @property
     def _has_exact_pattern(self) -> bool:
         return not self.check_digit and type(self)._accepts is NanoId._accepts
+
+    def _body_spec(self) -> dict[str, Any]:
+        check = "ISO 7064 MOD 37,36" if self.check_digit else None
+        return {"kind": "text", "alphabet": self.alphabet, "length": self.length, "check_digit": check}
 
     def _make(self, count: int) -> list[str]:
         texts = self._random(count)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from sqlalchemy_public_id.errors import ClockMovedBack, ConfigurationError, KeySpaceExhausted
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
-from sqlalchemy_public_id.formats._bits import Classes, TimedFormat
+from sqlalchemy_public_id.formats._bits import Classes, PrefixedBits, TimedFormat
 from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.budget import Budget
 from sqlalchemy_public_id.messages import safe_repr
@@ -53,7 +53,8 @@ class Snowflake(TimedFormat):
     **An id reveals** when its row was created, to the millisecond; on which machine; and how many ids this machine
     generated before in the same millisecond. Nothing in it is random, so other ids can be guessed from it.
 
-    If a column stores numbers, accepted older Snowflakes need the same *epoch*, which is not part of the number.
+    An accepted older Snowflake needs the same *epoch*, which is not part of the number, or, if ids are stored as text,
+    another prefix.
 
     :raises ConfigurationError: for invalid settings.
     """
@@ -75,6 +76,9 @@ class Snowflake(TimedFormat):
     storage: str = "native"
     _accepted: tuple[Format, ...] = field(default=(), init=False)
 
+    collision_cause: ClassVar[str | None] = (
+        "another process generates ids with the machine id of this one, or the clock was set back between two runs"
+    )
     _bits: ClassVar[int] = 64
     _used: ClassVar[int] = _TIME + _MACHINE + _COUNT
     _encodings: ClassVar[tuple[str, ...]] = ("decimal", "base36", "hex", "base58", "crockford32")
@@ -87,10 +91,17 @@ class Snowflake(TimedFormat):
             _owners.setdefault(_checked(self.machine_id), os.getpid())
         super().__post_init__()
         for older in self._chain():
-            if self.is_native and isinstance(older, Snowflake) and older.epoch != self.epoch:
+            if not isinstance(older, Snowflake) or older.epoch == self.epoch:
+                continue
+            if self.is_native:
                 raise ConfigurationError(
                     f"{self.forms[0]!r} stores numbers without their epoch, so ids of {older!r} would have wrong "
-                    f'times; keep the epoch, or write storage="text"'
+                    f'times; keep the epoch, or write storage="text" and another prefix'
+                )
+            if (older._lead, older.encoding) == (self._lead, self.encoding):
+                raise ConfigurationError(
+                    f"{self.forms[0]!r} and {older!r} write ids alike, but count from different epochs, so old ids "
+                    f"would have wrong times, and new ids could repeat them; keep the epoch, or write another prefix"
                 )
 
     def budget(self) -> Budget:
@@ -201,8 +212,8 @@ def _since_1970(epoch: object) -> int:
 
 
 @named_settings
-@dataclass(frozen=True, eq=False, repr=False)
-class ObjectId(TimedFormat):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ObjectId(PrefixedBits, TimedFormat):
     """ObjectIds as MongoDB's drivers generate them: 4 bytes of seconds, 5 of the process, and 3 of a counter.
 
     The layout is described in https://github.com/mongodb/specifications, "ObjectID". Hexadecimal digits are accepted in
@@ -217,13 +228,8 @@ class ObjectId(TimedFormat):
     :raises ConfigurationError: for invalid settings.
     """
 
-    prefix: str | None = None
-    _: KW_ONLY
-    separator: str = "_"
     encoding: str = "hex"
     """One of ``"hex"`` (24 characters), ``"base36"`` (19), ``"base58"`` (17), ``"crockford32"`` (20)."""
-    storage: str = "native"
-    _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _bits: ClassVar[int] = 96
     _used: ClassVar[int] = 96

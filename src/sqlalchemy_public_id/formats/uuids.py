@@ -26,7 +26,7 @@ import uuid_utils
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import clock
 from sqlalchemy_public_id.formats._base import Format
-from sqlalchemy_public_id.formats._bits import BitsFormat, Classes, TimedFormat
+from sqlalchemy_public_id.formats._bits import Classes, PrefixedBits, TimedFormat
 from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.codec import BitPattern
 
@@ -66,8 +66,8 @@ class _Version7(TimedFormat):
 
 
 @named_settings
-@dataclass(frozen=True, eq=False, repr=False)
-class Uuid4(BitsFormat):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Uuid4(PrefixedBits):
     """UUIDs of version 4 (RFC 9562), with 122 random bits.
 
     They reveal nothing, and have no order. The encodings ``"hyphenated"``, ``"hex"`` and ``"crockford32"`` accept both
@@ -76,14 +76,9 @@ class Uuid4(BitsFormat):
     :raises ConfigurationError: for invalid settings.
     """
 
-    prefix: str | None = None
-    _: KW_ONLY
-    separator: str = "_"
     encoding: str = "base36"
     """One of ``"base36"`` (25 characters), ``"hyphenated"`` (36), ``"hex"`` (32), ``"base58"`` (22), ``"crockford32"``
     (26)."""
-    storage: str = "native"
-    _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _bit_pattern: ClassVar[BitPattern] = _pattern_of(4)
     _random_bits: ClassVar[int] = 122
@@ -98,8 +93,8 @@ class Uuid4(BitsFormat):
 
 
 @named_settings
-@dataclass(frozen=True, eq=False, repr=False)
-class Uuid7(_Version7):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Uuid7(PrefixedBits, _Version7):
     """UUIDs of version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits.
 
     Ids of one process sort in the order of generation, in all threads; ids of several processes sort by millisecond.
@@ -110,14 +105,9 @@ class Uuid7(_Version7):
     :raises ConfigurationError: for invalid settings.
     """
 
-    prefix: str | None = None
-    _: KW_ONLY
-    separator: str = "_"
     encoding: str = "base36"
     """One of ``"base36"`` (25 characters), ``"hyphenated"`` (36), ``"hex"`` (32), ``"base58"`` (22), ``"crockford32"``
     (26). All of them sort by time."""
-    storage: str = "native"
-    _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _bit_pattern: ClassVar[BitPattern] = _pattern_of(7)
     _encodings: ClassVar[tuple[str, ...]] = _ENCODINGS
@@ -163,8 +153,8 @@ class JetifyTypeId(_Version7):
 
 
 @named_settings
-@dataclass(frozen=True, eq=False, repr=False)
-class Ulid(TimedFormat):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ulid(PrefixedBits, TimedFormat):
     """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, in 26 characters.
 
     Ids are written in uppercase; lowercase letters are accepted, too, as the specification demands. Ids of one process
@@ -177,12 +167,7 @@ class Ulid(TimedFormat):
     :raises ConfigurationError: for invalid settings.
     """
 
-    prefix: str | None = None
-    _: KW_ONLY
-    separator: str = "_"
-    storage: str = "native"
     encoding: str = field(default="crockford32", init=False)
-    _accepted: tuple[Format, ...] = field(default=(), init=False)
 
     _encodings: ClassVar[tuple[str, ...]] = ("crockford32",)
     _random_bits: ClassVar[int] = 80

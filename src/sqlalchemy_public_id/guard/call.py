@@ -15,7 +15,7 @@ from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import change_returned_rows
-from sqlalchemy_public_id.columns import is_public_id, public_id_type
+from sqlalchemy_public_id.columns import is_public_id, public_id_type, unique_with
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement, cached_statements, statement_of
 from sqlalchemy_public_id.types import MatchedId
@@ -37,6 +37,11 @@ class IdInRow(NamedTuple):
     """The key or index of the id in the driver's parameters; for executemany, in the parameters of its row."""
     is_made: bool
     """True if the id was made for this execution, so that it may be replaced."""
+    beside: tuple[Any, ...] = ()
+    """The values of the columns with which the id is unique; none if it is unique alone, or if they are unknown.
+
+    Only rows with equal values can collide.
+    """
 
     @property
     def text(self) -> Any:
@@ -70,8 +75,8 @@ class DriverCall:
         self.is_later: bool = first > 0
         """True if other batches of the INSERT were sent before."""
         self.has_savepoint: bool = False
-        self.taken: set[tuple[Column[Any], str]] = set()
-        """The ids that have collided."""
+        self.taken: set[tuple[Column[Any], tuple[Any, ...], str]] = set()
+        """The ids that have collided, after the values of the columns with which they are unique."""
         self.tries: Counter[tuple[int, str]] = Counter()
         """Row and parameter → how many other ids the row has had."""
         self._sent: dict[tuple[Column[Any], str], str] = {}
@@ -86,13 +91,17 @@ class DriverCall:
         ids: list[IdInRow] = []
         for name, column, is_default in self.statement.ids:
             escaped = layout.escaped.get(name, name)
+            suffix = name[len(column.key) :]  # of the parameters of a row in values([…])
+            others = [f"{other.key}{suffix}" for other in unique_with(column)]
             for at, row in enumerate(self.rows):
                 if name not in row:
                     continue
                 place: Any = f"{escaped}__{at}" if self._width else escaped
                 if layout.positions is not None:
                     place = layout.positions[name] + at * self._width
-                ids.append(IdInRow(row, at, name, column, place, is_default or name in made))
+                beside = tuple([row[other] for other in others if other in row])
+                beside = beside if len(beside) == len(others) else ()
+                ids.append(IdInRow(row, at, name, column, place, is_default or name in made, beside))
         return ids
 
     @cached_property

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
+import logging
 import sys
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
 from traceback import clear_frames
 from typing import Any
 
@@ -17,7 +17,7 @@ from sqlalchemy import Column, PrimaryKeyConstraint, UniqueConstraint, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.columns import public_id_type
+from sqlalchemy_public_id.columns import public_id_type, unique_with
 from sqlalchemy_public_id.dialects import Violation, sees_commits
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -150,7 +150,7 @@ def warn_unguarded(dialect: Dialect, missing: str) -> None:
 
 
 _replaced: Counter[str] = Counter()
-_replaced_lock = threading.Lock()
+_replaced_lock = threading.RLock()  # a signal handler or a finalizer may insert a row
 
 
 def collisions() -> dict[str, int]:
@@ -170,8 +170,13 @@ def _note(column: Column[Any], tries: int) -> None:
     table = column.table.name
     with _replaced_lock:
         _replaced[table] += 1
+    cause = public_id_type(column).id_format.collision_cause
     # the id is not logged: it may be a secret
-    logger.info("%s: a %s was already taken, and was replaced (try %d)", table, column.name, tries)
+    logger.log(
+        logging.WARNING if cause else logging.INFO,
+        "%s: a %s was already taken, and was replaced (try %d)%s",
+        *(table, column.name, tries, f"; such ids never collide by chance: {cause}" if cause else ""),
+    )
 
 
 # --- the violated constraint
@@ -235,7 +240,7 @@ def find_collided(call: DriverCall, violation: Violation) -> list[IdInRow]:
         ids = [id for id in call.ids if id.column is column]
         # a single id needs no search, and so no privilege to SELECT
         is_known = match is Match.YES and len(ids) == 1
-        duplicates = ids if is_known else _duplicates(call, ids, violation if match is Match.YES else None)
+        duplicates = ids if is_known else list(_duplicates(call, ids, violation if match is Match.YES else None))
         collided += duplicates
         # the other row is hidden by row-level security, or was deleted since: it may have had any of the ids
         if not duplicates and match is Match.YES:
@@ -243,23 +248,31 @@ def find_collided(call: DriverCall, violation: Violation) -> list[IdInRow]:
     # an id that the application set has collided, too, and must not be replaced
     if not all(id.is_made for id in collided + hidden):
         return []
-    call.taken.update((id.column, id.text) for id in collided)
+    call.taken.update((id.column, id.beside, id.text) for id in collided)
     return collided + hidden
 
 
-def _duplicates(call: DriverCall, ids: list[IdInRow], violation: Violation | None) -> list[IdInRow]:
-    """Return those of *ids*, the ids of a column, that the error names, or that the table or another row has."""
+def _duplicates(call: DriverCall, ids: list[IdInRow], violation: Violation | None) -> Iterator[IdInRow]:
+    """Yield those of *ids*, the ids of a column, that the error names, or that the table or another row has."""
     column = ids[0].column
-    seen = set[str]() if violation is None else _named(call, ids, violation)
-    if not seen or len(call.taken) >= _FEW or sees_commits(call.connection):
-        seen |= _readable(call, column, [id.text for id in ids])
-    duplicates: list[IdInRow] = []
-    # ids that the application set come first: of two equal ids in the batch, the first one stays
-    for id in sorted(ids, key=lambda each: each.is_made):
-        if id.text in seen:
-            duplicates.append(id)
-        seen.add(id.text)
-    return duplicates
+    named = set[str]() if violation is None else _named(call, ids, violation)
+    # ids that are unique only with other columns collide with those of rows that have equal values in them
+    groups: defaultdict[tuple[Any, ...], list[IdInRow]] = defaultdict(list)
+    for id in ids:
+        groups[id.beside].append(id)
+    is_read = not named or len(call.taken) >= _FEW or sees_commits(call.connection)
+    texts = {id.text for id in ids} if is_read else set[str]()
+    if len(groups) > 1 and texts:  # one statement says for most groups that no row has their ids
+        texts = _readable(call, column, texts)
+    for beside, group in groups.items():
+        seen, candidates = {*named}, [id.text for id in group if id.text in texts]
+        if candidates:
+            seen |= _readable(call, column, candidates, beside)
+        # ids that the application set come first: of two equal ids in the batch, the first one stays
+        for id in sorted(group, key=lambda each: each.is_made):
+            if id.text in seen:
+                yield id
+            seen.add(id.text)
 
 
 def _named(call: DriverCall, ids: list[IdInRow], violation: Violation) -> set[str]:
@@ -276,13 +289,17 @@ def _named(call: DriverCall, ids: list[IdInRow], violation: Violation) -> set[st
     return set(named) if len(named) == 1 else set()
 
 
-def _readable(call: DriverCall, column: Column[Any], texts: Iterable[str]) -> set[str]:
-    """Return which *texts* are in the table; none if the role may INSERT, but not SELECT."""
+def _readable(call: DriverCall, column: Column[Any], texts: Iterable[str], beside: Sequence[Any] = ()) -> set[str]:
+    """Return which *texts* are in the table; none if the role may INSERT, but not SELECT.
+
+    :param beside: values of the columns with which the ids are unique: only rows that have them count.
+    """
     stored: set[str] = set()
     options = schema_options(call.context)
     try:
         for condition in call.traits.any_of(column, list(texts), public_id_type(column).as_parameter):
-            query = select(column).where(condition)
+            own = (other == value for other, value in zip(unique_with(column), beside, strict=False))
+            query = select(column).where(condition, *own)
             if call.traits.reads_old_snapshot:  # a plain SELECT may miss the row that the INSERT collided with
                 query = query.with_for_update(read=True)
             stored.update(call.connection.execute(query, execution_options=options).scalars())
@@ -314,11 +331,19 @@ def replace_collided(call: DriverCall, ids: list[IdInRow]) -> None:
 
     :raises PublicIdCollision: if a row has used up its retries.
     """
-    used: defaultdict[Column[Any], set[str]] = defaultdict(set)
-    for column, text in chain(((id.column, id.text) for id in call.ids), call.taken):
-        used[column].add(text)
+    used: defaultdict[tuple[Column[Any], tuple[Any, ...]], set[str]] = defaultdict(set)
+    for column, beside, text in call.taken:
+        used[column, beside].add(text)
+    groups = {(id.column, id.beside): used[id.column, id.beside] for id in ids}
+    for id in call.ids:  # SQLAlchemy tells all rows apart by their ids, also those that cannot collide
+        for (column, _), texts in groups.items():
+            if column is id.column:
+                texts.add(id.text)
     for id in ids:
         column, row = id.column, (id.at, id.name)
-        new, call.tries[row] = another(public_id_type(column), column, used[column], call.tries[row])
+        new, call.tries[row] = another(public_id_type(column), column, groups[column, id.beside], call.tries[row])
+        for (other, _), texts in groups.items():
+            if other is column:
+                texts.add(new)
         call.replace(id, new)
         _note(column, call.tries[row])

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import ref
 
 from sqlalchemy import Column
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import InstanceState, Mapper, Session
+from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id._private import session_token
@@ -69,7 +70,7 @@ class NewIds:
     SQLAlchemy tells the rows of an INSERT apart by them.
     """
 
-    __slots__ = ("_type", "column", "connection", "generate", "outer", "session", "used", "waiting")
+    __slots__ = ("_type", "alone", "column", "connection", "generate", "outer", "session", "used", "waiting")
 
     def __init__(self, type_: IdColumnType, column: Column[Any]) -> None:
         self._type = type_
@@ -78,6 +79,8 @@ class NewIds:
         self.used: set[str] = set()
         self.waiting: OrderedDict[InstanceState[Any], str] = OrderedDict()
         """Object of a flush → the id that waits for its INSERT, in the order of the draws."""
+        self.alone: dict[tuple[InstanceState[Any], str], str] = {}
+        """Object of a flush and attribute → its id, which is sent in an INSERT of its own."""
         self.session: object = None
         """A token for the session that flushes."""
         self.outer: NewIds | None = None
@@ -154,7 +157,7 @@ def drawing_listener(
                 by_column = on_connection(ref(connection))
                 ids = by_column.get(column) if by_column else None
                 if ids is None or ids.session != token(state):
-                    ids = _begin(state, connection, column)
+                    ids = begin(state, connection, column)
                     if ids is None:
                         continue
                 public_id = ids.generate()
@@ -167,7 +170,15 @@ def drawing_listener(
     return before_insert
 
 
-def _begin(state: InstanceState[Any], connection: Connection, column: Column[Any]) -> NewIds | None:
+def show_again(ids: NewIds, members: Iterable[tuple[InstanceState[Any], str]]) -> None:
+    """Let objects show the ids that are sent alone, in place of SQL expressions."""
+    for state, key in members:
+        given, instance = ids.alone.pop((state, key)), state.obj()
+        if instance is not None:
+            set_committed_value(instance, key, given)
+
+
+def begin(state: InstanceState[Any], connection: Connection, column: Column[Any]) -> NewIds | None:
     """Return the ids of a flush that inserts into *column* for the first time.
 
     Another session on the connection may flush inside a listener of the first one, and ends before it continues.
@@ -216,6 +227,8 @@ def _ids_of(state: InstanceState[Any], column: Column[Any]) -> NewIds | None:
 def end_flush(session: Session, *_: object) -> None:
     """Discard the ids that wait for no INSERT any more: the flush of *session* is complete, or has failed."""
     for by_column, ids in _of_session.pop(ref(session), ()):
+        if ids.alone:
+            show_again(ids, [*ids.alone])
         if by_column.get(ids.column) is ids:
             del by_column[ids.column]
             if ids.outer is not None:

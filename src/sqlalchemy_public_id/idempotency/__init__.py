@@ -21,10 +21,11 @@ import sys
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, insert, inspect, select
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy import Column, ColumnElement, Connection, and_, insert, inspect, select
+from sqlalchemy.exc import DBAPIError, IntegrityError, MultipleResultsFound
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, undefer
 
 from sqlalchemy_public_id import lookup
@@ -34,6 +35,7 @@ from sqlalchemy_public_id.idempotency.backrefs import enter_backrefs, leave_back
 from sqlalchemy_public_id.idempotency.contents import Contents, differing_attributes
 from sqlalchemy_public_id.idempotency.turns import take_turns
 from sqlalchemy_public_id.lookup import Where
+from sqlalchemy_public_id.lookup.beside import ambiguous, attribute_of, columns_beside, requiring_columns
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import (
     condition_of,
@@ -71,7 +73,8 @@ def insert_once(
     :param attribute: the name of the public id, if a model has several; ``public_id`` by default.
     :param compare: the names of the attributes to compare with the stored row, if they are set on *obj*: columns,
         many-to-one relationships and references. By default, all that are set. SQL expressions are not compared.
-    :param where: a condition on visible rows, or a function that takes the model and returns one.
+    :param where: a condition on visible rows, or a function that takes the model and returns one. Columns with which
+        the id is unique are compared with those of *obj*, and have to be in *where* only if the database sets them.
     :raises IdempotencyConflict: if the stored row has other contents; or, without the names of attributes, if the row
         does not meet *where* or is hidden by criteria of the session.
     :raises ConfigurationError: if the caller has neither set nor read the public id of *obj*, and so could not send it
@@ -92,7 +95,7 @@ def insert_once(
     _refuse_what_cannot_be_repeated(state, name)
     if where is not None:
         condition_of("where", where, type(obj))
-    row = _Row(state.mapper, name, state.dict[name], where)
+    row = _Row(state, name, where)
     contents = Contents.given(state, compare)
     is_first = not session.in_transaction()
     outside = sys.exc_info()[1]
@@ -112,11 +115,43 @@ def insert_once(
 class _Row:
     """The row that a repetition finds."""
 
-    mapper: Mapper[Any]
+    state: InstanceState[Any]
+    """The new object."""
     name: str
     """The attribute of the public id."""
-    public_id: str
     where: Where | None
+
+    @property
+    def mapper(self) -> Mapper[Any]:
+        return self.state.mapper
+
+    @cached_property
+    def public_id(self) -> str:
+        return cast("str", self.state.dict[self.name])
+
+    @property
+    def unknown(self) -> list[Column[Any]]:
+        """The columns with which the id is unique, whose values the object does not have before its INSERT."""
+        return [each for each in columns_beside(self.mapper, self.name) if self._value(each) is None]
+
+    def is_same(self, model: Any) -> ColumnElement[bool]:
+        """Return the condition for the row of *model*, or of the table, that has the id of the object.
+
+        If an id is unique only with other columns, the row also has the values of the object in them.
+        """
+        own = [id_attributes(self.mapper)[self.name], *columns_beside(self.mapper, self.name)]
+        values = {attribute_of(self.mapper, column): (column, self._value(column)) for column in own}
+        return and_(
+            *(
+                (column if model is None else getattr(model, name)) == value
+                for name, (column, value) in values.items()
+                if value is not None
+            )
+        )
+
+    def _value(self, column: Column[Any]) -> Any:
+        value = self.state.dict.get(attribute_of(self.mapper, column))
+        return None if is_expression(value) else value
 
     def conflict(self, *differing: str) -> IdempotencyConflict:
         return IdempotencyConflict(self.public_id, model=self.mapper.class_.__name__, differing=differing)
@@ -230,20 +265,26 @@ def _find(
 ) -> Any | None:
     """Return the row as it is stored now, if *session* shows it."""
     model, lock = row.mapper.class_, _lock(connection)
-    stored: Any = lookup.one_row(
-        session,
-        model,
-        getattr(model, row.name) == row.public_id,
-        evaluate=release,
-        options=[undefer(getattr(model, name)) for name in sorted(names)],
-        with_for_update=lock,
-        populate_existing=True,
-        where=row.where,
-    )
-    if stored is None and row.where is None:
+    where = None if row.where is None else condition_of("where", row.where, model)
+    with requiring_columns("insert_once", session, model, row.unknown, where, None) as checked:
+        try:
+            stored: Any = lookup.one_row(
+                session,
+                model,
+                row.is_same(model),
+                evaluate=release,
+                options=[undefer(getattr(model, name)) for name in sorted(names)],
+                with_for_update=lock,
+                populate_existing=True,
+                execution_options=checked,
+                where=where,
+            )
+        except MultipleResultsFound:
+            raise ambiguous(row.mapper, row.name, [row.public_id]) from None
+    if stored is None and where is None:
         other = _other_class(session, row, lock)
         if other is not None:
-            stored = lookup.get(session, other, row.public_id, attribute=row.name, with_for_update=lock)
+            stored = lookup.one_row(session, other, row.is_same(other), with_for_update=lock)
     return stored
 
 
@@ -256,7 +297,7 @@ def _other_class(session: Session, row: _Row, lock: Any) -> type[Any] | None:
     for parent in row.mapper.iterate_to_root():
         if parent is row.mapper or column not in id_attributes(parent).values():
             continue
-        query = select(getattr(parent.class_, row.name)).where(getattr(parent.class_, row.name) == row.public_id)
+        query = select(getattr(parent.class_, row.name)).where(row.is_same(parent.class_))
         if parent.polymorphic_on is not None:
             query = query.add_columns(parent.polymorphic_on)
         if lock is not None:
@@ -270,9 +311,11 @@ def _other_class(session: Session, row: _Row, lock: Any) -> type[Any] | None:
 
 
 def _key(connection: Connection, row: _Row) -> Any:
-    """Return the id and key of the row, even if the session hides it; None if it is not stored."""
+    """Return the id and key of the row, even if the session hides it; None if it is not stored, or not known."""
+    if row.unknown:
+        return None
     column = id_attributes(row.mapper)[row.name]
-    query = select(column, *column.table.primary_key).where(column == row.public_id)
+    query = select(column, *column.table.primary_key).where(row.is_same(None))
     if _lock(connection) is not None:
         query = query.with_for_update(read=True)
     return connection.execute(query).first()
@@ -294,7 +337,7 @@ def _is_of_id(connection: Connection, row: _Row, error: IntegrityError) -> bool 
     column = id_attributes(row.mapper)[row.name]
     if violation.entry is not None:
         return violation.entry[0] == column.name
-    return None if violation.columns is None else violation.columns == f"{column.table.name}.{column.name}"
+    return None if violation.columns is None else f"{column.table.name}.{column.name}" in violation.columns.split(", ")
 
 
 def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError:

@@ -9,6 +9,7 @@ CAST, the comparison in Python decides.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ from sqlalchemy.exc import DataError, NotSupportedError, ProgrammingError
 from sqlalchemy.orm import ColumnProperty, InstanceState, Mapper
 from sqlalchemy.types import TypeEngine
 
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import undecorated
@@ -166,7 +168,7 @@ def _converted(connection: Connection, values: Mapping[str, tuple[TypeEngine[Any
         for number, (type_, value) in enumerate(values.values())
     ]
     try:
-        with connection.begin_nested():  # an error would abort the transaction on PostgreSQL
+        with connection.begin_nested() if traits_for(connection.dialect).aborts_transaction else nullcontext():
             row = connection.execute(select(*columns), execution_options=_UNCACHED).one()
     except (DataError, NotSupportedError, ProgrammingError, TypeError):  # MySQL returns a BIT as a number here
         if len(values) == 1:

@@ -22,10 +22,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Row, Select, inspect, select
+from sqlalchemy.exc import MultipleResultsFound
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, PublicIdWarning
+from sqlalchemy_public_id.lookup.beside import ambiguous, columns_beside, requiring_columns
 from sqlalchemy_public_id.lookup.by_value import (
     PARAMETER,
     LoadOptions,
@@ -35,7 +37,8 @@ from sqlalchemy_public_id.lookup.by_value import (
     query_of_one,
     rows_by,
 )
-from sqlalchemy_public_id.lookup.pages import Page, page
+from sqlalchemy_public_id.lookup.nested_pages import pages
+from sqlalchemy_public_id.lookup.paging import Page, page
 from sqlalchemy_public_id.lookup.routing import Routes, configure
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
 from sqlalchemy_public_id.messages import safe_repr
@@ -58,6 +61,7 @@ __all__ = [
     "get_one",
     "keys_of",
     "page",
+    "pages",
     "public_ids_of",
     "resolve",
     "resolve_many",
@@ -85,18 +89,40 @@ def get(
     key, type_ = _public_id(session, model, attribute)
     text = type_.id_format.canonical(public_id)
     # a shard is chosen by the values in the statement; what is wrong with the others is said of a malformed id, too
+    row: M | None
     if load or isinstance(model, Select) or (text is not None and is_sharded(session)):
-        statement, entity = selected("get", model, load.pop("where", None), attribute)
-        if text is None:
-            _warn_of_mistakes([public_id])
-            return None
-        found: M | None = _one_row(session, statement.where(getattr(entity, key) == text), load)
-        return found
+        row = _get_selected(session, model, key, text, public_id, load, attribute)
+        return row
     if text is None:
         _warn_of_mistakes([public_id])
         return None
-    row: M | None = session.scalars(query_of_one(model, key), {PARAMETER: text}).unique().one_or_none()
+    query = query_of_one(model, key)
+    if query is None:  # the id is unique only with other columns
+        row = _get_selected(session, model, key, text, public_id, load, attribute)
+        return row
+    try:
+        row = session.scalars(query, {PARAMETER: text}).unique().one_or_none()
+    except MultipleResultsFound:
+        raise ambiguous(mapper_of(model), key, [text]) from None
     return row
+
+
+def _get_selected(
+    session: AnySession, model: Any, key: str, text: str | None, given: object, load: LoadOptions, attribute: str | None
+) -> Any:
+    """Return the row of *model* with the id *text*, which is *given* in its canonical spelling, or ``None``."""
+    where = load.pop("where", None)
+    statement, entity, condition = selected("get", model, where, attribute)
+    if text is None:
+        _warn_of_mistakes([given], level=4)
+        return None
+    query, mapper = statement.where(getattr(entity, key) == text), mapper_of(entity)
+    columns = columns_beside(mapper, key)
+    with requiring_columns("get", session, entity, columns, condition, statement.whereclause) as options:
+        try:
+            return _one_row(session, query.execution_options(**options) if options else query, load)
+        except MultipleResultsFound:
+            raise ambiguous(mapper, key, [text]) from None
 
 
 def check_options(function: str, load: Mapping[str, object]) -> None:

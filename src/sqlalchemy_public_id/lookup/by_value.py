@@ -11,7 +11,8 @@ from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy.types import TypeEngine
 from typing_extensions import TypedDict
 
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import Traits, traits_for
+from sqlalchemy_public_id.lookup.beside import columns_beside, refuse_repeated, requiring_columns
 from sqlalchemy_public_id.lookup.selecting import Where, model_of, selected
 from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded
 from sqlalchemy_public_id.types import IdColumnType
@@ -43,9 +44,11 @@ def kept_query(model: type[Any], by: str, purpose: object, build: Callable[[], A
 
 
 def query_of_one(model: type[Any], by: str) -> Any:
-    """Return the SELECT of the row of *model* with one value of *by*, a public id."""
+    """Return the SELECT of the row of *model* with one value of *by*, a public id; None if it is not unique alone."""
 
     def build() -> Any:
+        if columns_beside(mapper_of(model), by):
+            return None
         column = getattr(model, by)
         return select(model).where(column == bindparam(PARAMETER, type_=column.type.as_parameter))
 
@@ -70,23 +73,49 @@ def rows_by(
     """
     traits = traits_for(session.get_bind(mapper_of(model_of(model))).dialect)
     if load or isinstance(model, Select) or is_sharded(session):
-        statement, entity = selected(function, model, load.pop("where", None), attribute)
-        statement, options = apply_load_options(_showing(statement, entity, by, shown), load)
-        column = getattr(entity, by)
-        for part in traits.parts(values):
-            # a shard is chosen by the values in the statement, so they are no parameters
-            query = statement.where(traits.is_one_of(column, part, _type_of(column)))
-            yield _all(session.execute(query, execution_options=options), shown)
+        yield from _rows_selected(function, session, model, attribute, by, values, shown, load, traits)
         return
 
     def build() -> Any:
+        if columns_beside(mapper_of(model), by):
+            return None
         column = getattr(model, by)
         is_one = traits.is_one_of(column, (), _type_of(column), PARAMETER)
         return _showing(select(model), model, by, shown).where(is_one)
 
     kept = kept_query(model, by, ("many", *shown, traits.array_parameters), build)
+    if kept is None:
+        yield from _rows_selected(function, session, model, attribute, by, values, shown, load, traits)
+        return
     for part in traits.parts(values):
         yield _all(session.execute(kept, {PARAMETER: part}), shown)
+
+
+def _rows_selected(
+    function: str,
+    session: AnySession,
+    model: Any,
+    attribute: str | None,
+    by: str,
+    values: Sequence[Any],
+    shown: Sequence[str],
+    load: LoadOptions,
+    traits: Traits,
+) -> Iterator[Sequence[Any]]:
+    """Yield the rows of :func:`rows_by` by statements that are built for them."""
+    selection, entity, where = selected(function, model, load.pop("where", None), attribute)
+    statement, options = apply_load_options(_showing(selection, entity, by, shown), load)
+    column, mapper = getattr(entity, by), mapper_of(entity)
+    columns = columns_beside(mapper, by)
+    with requiring_columns(function, session, entity, columns, where, selection.whereclause) as own:
+        for part in traits.parts(values):
+            # a shard is chosen by the values in the statement, so they are no parameters
+            query = statement.where(traits.is_one_of(column, part, _type_of(column)))
+            query = query.execution_options(**own) if own else query
+            rows = _all(session.execute(query, execution_options=options), shown)
+            if columns:
+                refuse_repeated(mapper, by, rows)
+            yield rows
 
 
 def _showing(statement: Any, entity: Any, by: str, shown: Sequence[str]) -> Any:

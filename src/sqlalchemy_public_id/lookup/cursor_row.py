@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import ScalarSelect, Select, SQLColumnExpression, bindparam, case, inspect, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, SQLColumnExpression, and_, bindparam, case, inspect, select
 
 from sqlalchemy_public_id._private import without_lock
 from sqlalchemy_public_id.lookup.ordering import Term, operand
@@ -25,6 +25,7 @@ class CursorRow:
     :param name: the attribute with the public id.
     :param visible: the condition that the row has to meet, or None; it is among those of *selected*.
     :param is_joined: True if *visible* names a table that only *selected* joins.
+    :param has_key: find the row by its key, too, because its public id is unique only with other columns.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class CursorRow:
         *,
         visible: SQLColumnExpression[bool] | None,
         is_joined: bool,
+        has_key: bool = False,
     ) -> None:
         self._selected = selected
         self._entity = entity
@@ -42,6 +44,10 @@ class CursorRow:
         self._id: Any = getattr(entity, name)
         self._visible = visible
         self._is_joined = is_joined
+        mapper: Any = inspect(entity).mapper
+        keys = mapper.primary_key if has_key else ()
+        self.keys: list[str] = [mapper.get_property_by_column(key).key for key in keys]
+        """The attributes of the key; none if the public id is unique alone."""
 
     # --- statements
 
@@ -51,13 +57,49 @@ class CursorRow:
         :param as_selected: return nothing if the row does not meet the conditions of the page's statement.
         """
         is_cursor = self._id == (self._parameter if public_id is None else public_id)
+        if public_id is None and self.keys:
+            is_cursor = self._is_cursor(self._id, [getattr(self._entity, key) for key in self.keys])
         if as_selected or self._is_joined:
-            row: Any = self._selected.where(is_cursor).with_only_columns(*columns, maintain_column_froms=True)
-            row = row.limit(1)  # a join repeats the row, with the same values each time
+            row = self._rows_selected(columns, is_cursor).limit(1)  # a join repeats the row, with equal values
         else:
-            row = select(*columns).select_from(self._entity).where(is_cursor)
-            row = row if self._visible is None else row.where(self._visible)
-        return cast("Select[Any]", row.correlate(None))
+            row = self._rows_of_entity(columns, is_cursor)
+        return row.correlate(None)
+
+    def select_keys(self, public_id: object, *, as_selected: bool) -> Select[Any]:
+        """Return the statement for :attr:`keys` of the row with *public_id*, or of two rows if several have it.
+
+        :param as_selected: as for :meth:`select`.
+        """
+        keys = [getattr(self._entity, key) for key in self.keys]
+        if not as_selected and not self._is_joined:
+            return self._rows_of_entity(keys, self._id == public_id).correlate(None).limit(2)
+        # Joined to the entity, and not selected from: a listener adds its condition to the outer statement, which has
+        # no conditions yet, because those of the page do not say which of several rows the cursor is.
+        selected: Any = without_lock(self._rows_selected(keys, self._id == public_id).correlate(None)).subquery()
+        is_selected = and_(*(key == column for key, column in zip(keys, selected.c, strict=True)))
+        rows = cast("Select[Any]", select(*keys).select_from(self._entity).join(selected, is_selected))
+        return rows.correlate(None).distinct().limit(2)  # a join of the page repeats its rows
+
+    def _rows_selected(self, columns: Sequence[Any], is_cursor: Any) -> Select[Any]:
+        rows = self._selected.where(is_cursor).with_only_columns(*columns, maintain_column_froms=True)
+        return cast("Select[Any]", rows)
+
+    def _rows_of_entity(self, columns: Sequence[Any], is_cursor: Any) -> Select[Any]:
+        rows = cast("Select[Any]", select(*columns).select_from(self._entity).where(is_cursor))
+        return rows if self._visible is None else rows.where(self._visible)
+
+    def parameters(self, public_id: object, key: Sequence[Any]) -> dict[str, Any]:
+        """Return the parameters for the row with *public_id* and *key*, which is empty if the id is unique alone."""
+        own = {CURSOR: public_id}
+        return own | {f"{CURSOR}_{at}": value for at, value in enumerate(key)} if key else own
+
+    def _is_cursor(self, public_id: Any, keys: Iterable[Any]) -> ColumnElement[bool]:
+        own = (key == bindparam(f"{CURSOR}_{at}", type_=key.type) for at, key in enumerate(keys))
+        return and_(public_id == self._parameter, *own)
+
+    @cached_property
+    def _parameter(self) -> Any:
+        return bindparam(CURSOR, type_=self._id.type.as_parameter)
 
     def select_id(self, *, as_selected: bool) -> Select[Any]:
         """Return the statement for the public id of the row, as it is stored."""
@@ -86,11 +128,7 @@ class CursorRow:
         if term.attribute is None:
             return None
         mapper: Any = inspect(self._entity).mapper
-        columns = (mapper.columns[name] for name in (term.attribute, self._name))
-        column, id = map(mapper.selectable.corresponding_column, columns)
-        query = select(term.value_of(column)).select_from(mapper.selectable).where(id == self._parameter)
+        columns = (mapper.columns[name] for name in (term.attribute, self._name, *self.keys))
+        column, id, *keys = map(mapper.selectable.corresponding_column, columns)
+        query = select(term.value_of(column)).select_from(mapper.selectable).where(self._is_cursor(id, keys))
         return query.correlate(None).scalar_subquery()
-
-    @cached_property
-    def _parameter(self) -> Any:
-        return bindparam(CURSOR, type_=self._id.type.as_parameter)

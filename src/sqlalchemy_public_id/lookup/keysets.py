@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import Column, Integer, Select, SQLColumnExpression, bindparam, inspect, select
+from sqlalchemy import Column, ColumnElement, Integer, Select, SQLColumnExpression, bindparam, inspect, select
 from sqlalchemy.orm import ColumnProperty, Mapper
 
 from sqlalchemy_public_id.dialects import Traits
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.lookup.beside import columns_beside
 from sqlalchemy_public_id.lookup.cursor_row import CursorRow
 from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
 from sqlalchemy_public_id.references.columns import RefColumns, columns_of_refs
@@ -65,8 +66,15 @@ class Keyset:
         ordered = [self._completed(term, by_position) for term in terms]
         ordered += [Term(getattr(entity, key), descending, may_be_null=False, attribute=key) for key in self.keys]
         self.terms: list[Term] = [term.reversed() for term in ordered] if backwards else ordered
+        self.beside: tuple[Column[Any], ...] = columns_beside(mapper, name)
+        """The columns with which the public id is unique; none if it is unique alone."""
         self.cursor_row: CursorRow = CursorRow(
-            selected, entity, name, visible=visible, is_joined=visible is not None and self._is_joined(visible)
+            selected,
+            entity,
+            name,
+            visible=visible,
+            is_joined=visible is not None and self._is_joined(visible),
+            has_key=bool(self.beside),
         )
 
     # --- statements
@@ -74,10 +82,18 @@ class Keyset:
     @cached_property
     def first_rows(self) -> Select[Any]:
         """The statement of the first page."""
-        order = [part for term in self.terms for part in term.order_by(self.nulls_are_largest)]
+        return self.rows.order_by(*self.order).limit(bindparam(LIMIT, type_=Integer))
+
+    @cached_property
+    def rows(self) -> Select[Any]:
+        """The statement of all rows, in any order: an object, its public id, and the columns of its references."""
         own = [self.id] if self.has_id_column else []
-        rows = self.selected.add_columns(*own, *self.references.columns)
-        return rows.order_by(*order).limit(bindparam(LIMIT, type_=Integer))
+        return self.selected.add_columns(*own, *self.references.columns)
+
+    @cached_property
+    def order(self) -> list[ColumnElement[Any]]:
+        """The ORDER BY of the rows."""
+        return [part for term in self.terms for part in term.order_by(self.nulls_are_largest)]
 
     @cached_property
     def rows_after_cursor(self) -> Select[Any]:
@@ -87,13 +103,11 @@ class Keyset:
     @cached_property
     def rows_from_cursor(self) -> Select[Any]:
         """The statement of a page that begins with the row of the cursor, if no term can be NULL there."""
-        return self.first_rows.where(
-            after(self.terms, self.cursor_row.values(self.terms), self.nulls_are_largest, or_equal=True)
-        )
+        return self.rows_after(self.cursor_row.values(self.terms), or_equal=True)
 
-    def rows_after(self, place: Sequence[Any]) -> Select[Any]:
-        """Return the statement of a page after *place*, a value for each term."""
-        return self.first_rows.where(after(self.terms, place, self.nulls_are_largest))
+    def rows_after(self, place: Sequence[Any], *, or_equal: bool = False) -> Select[Any]:
+        """Return the statement of a page after *place*, a value for each term; with *or_equal*, also of rows there."""
+        return self.first_rows.where(after(self.terms, place, self.nulls_are_largest, or_equal=or_equal))
 
     # --- terms
 
@@ -111,7 +125,7 @@ class Keyset:
         name = self._attributes.get(term.element)
         if name is not None and not isinstance(self.mapper.columns[name], Column):
             name = None  # a column_property() of an expression
-        others = [table for table in tables_in(term.element) if table not in self._tables]
+        others = self.other_tables(term.element)
         if others:
             raise ConfigurationError(
                 f"order_by has a column of {others[0].name}, but a join can repeat a row at several places; sort by a "
@@ -123,8 +137,12 @@ class Keyset:
 
     def _is_joined(self, visible: Any) -> bool:
         """Return True if a condition names a table that only the page's own statement joins."""
-        element = visible.__clause_element__() if hasattr(visible, "__clause_element__") else visible
-        return any(table not in self._tables for table in tables_in(element))
+        return bool(self.other_tables(visible))
+
+    def other_tables(self, condition: Any) -> list[Any]:
+        """Return the tables that *condition* names beside those of the entity."""
+        element = condition.__clause_element__() if hasattr(condition, "__clause_element__") else condition
+        return [table for table in tables_in(element) if table not in self._tables]
 
     @cached_property
     def _attributes(self) -> dict[Any, str]:

@@ -30,8 +30,10 @@ def model_of(rows: Any) -> Any:
     return rows if entity is None else inspect(entity).mapper.class_
 
 
-def selected(function: str, rows: Any, where: Where | None, attribute: str | None) -> tuple[Select[Any], Any]:
-    """Return the statement of *rows*, a model or ``select(Model)``, with the condition *where*, and its entity.
+def selected(
+    function: str, rows: Any, where: Where | None, attribute: str | None
+) -> tuple[Select[Any], Any, SQLColumnExpression[bool] | None]:
+    """Return the statement of *rows*, a model or ``select(Model)``, with the condition *where*; entity and condition.
 
     :param function: the name of the lookup, for errors.
     :param attribute: the name of the public id, if a model has several.
@@ -41,9 +43,8 @@ def selected(function: str, rows: Any, where: Where | None, attribute: str | Non
     else:
         public_id_attribute(rows, attribute)
         statement, entity = select(rows), rows
-    if where is not None:
-        statement = statement.where(narrowing(function, statement, entity, where))
-    return statement, entity
+    condition = None if where is None else narrowing(function, statement, entity, where)
+    return (statement if condition is None else statement.where(condition)), entity, condition
 
 
 def narrowing(function: str, statement: Select[Any], entity: Any, where: Where) -> SQLColumnExpression[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -112,7 +113,7 @@ def run(
             live = live_table(connection, target)
             rows = rows_of(live)
             obstacles = [*obstacles_of_triggers(live, live.update_triggers(), update_triggers)]
-            if obstacles and rows.last(missing=True) is not None:
+            if obstacles and rows.has_missing():
                 raise MigrationRefused(target=target, obstacles=obstacles)
             return fill_rows(rows, pace, update_triggers, on_progress, should_stop)
 
@@ -170,31 +171,48 @@ class _Backfill:
         self.target = self.rows.target
         self.traits = traits_for(self.connection.dialect)
         self.began = time.monotonic()
+        self.before = 0
+        """How many rows were read in other partitions."""
+        self.most: int | None = None
+        """About how many rows the present partition has: its last window may have fewer than the others."""
         self.conflicts = 0
         """The number of batches that failed because of other sessions."""
         self.progress = Progress(self.target.table, total=self.rows.count_rows())
 
     def run(self) -> Progress:
+        table = self.rows
         try:
-            until, sweeps, wait = self.rows.last(), 0, _WaitForClaims(self.target)
-            interrupted_sweeps = 0
-            while until is not None and sweeps < _SWEEPS and interrupted_sweeps < _INTERRUPTED_SWEEPS:
-                conflicts, filled = self.conflicts, self.progress.filled
-                if not self._sweep(until):
-                    # sweeps alongside other processes do not count
-                    interrupted = self.conflicts > conflicts and self.progress.filled > filled
-                    interrupted_sweeps += interrupted
-                    sweeps = 0 if interrupted else sweeps + 1
-                elif wait.is_over(self.progress.filled):
-                    break
-                until = self.rows.last(missing=True)
-                if until is not None:
-                    self._wait()
-                    time.sleep(min(1.0, 0.1 * 2**sweeps))  # others may be about to commit
-            self._report(replace(self.progress, finished=until is None))
+            parts = table.by_storage()
+            found: list[bool] = []
+            for rows in parts:
+                self.most = rows.count_rows() if len(parts) > 1 else None
+                found.append(self._fill(rows))
+            # a partition may have been attached meanwhile
+            is_finished = all(found) and (table in parts or not table.has_missing())
+            self._report(replace(self.progress, finished=is_finished))
         except _Stopped:
             pass
         return self.progress
+
+    def _fill(self, rows: Rows) -> bool:
+        """Fill *rows*, which are stored in one piece. Return True if each of them has an id."""
+        self.rows = rows
+        until, sweeps, wait = self.rows.last(), 0, _WaitForClaims(self.target)
+        interrupted_sweeps, self.before = 0, self.progress.seen
+        while until is not None and sweeps < _SWEEPS and interrupted_sweeps < _INTERRUPTED_SWEEPS:
+            conflicts, filled = self.conflicts, self.progress.filled
+            if not self._sweep(until):
+                # sweeps alongside other processes do not count
+                interrupted = self.conflicts > conflicts and self.progress.filled > filled
+                interrupted_sweeps += interrupted
+                sweeps = 0 if interrupted else sweeps + 1
+            elif wait.is_over(self.progress.filled):
+                break
+            until = self.rows.last(missing=True)
+            if until is not None:
+                self._wait()
+                time.sleep(min(1.0, 0.1 * 2**sweeps))  # others may be about to commit
+        return until is None and (sweeps > 0 or not rows.has_missing())
 
     def _sweep(self, until: RowPosition) -> bool:
         """Fill the windows up to *until*. Return True if another process had claimed some of them."""
@@ -204,7 +222,7 @@ class _Backfill:
             end = self.rows.end_of_window(after, until, WINDOW)
             with self.rows.claim(after) as is_ours:
                 others = not (is_ours and self._window(after, end or until)) or others
-            seen = number * self.rows.count_window(WINDOW)
+            seen = self.before + min(number * self.rows.count_window(WINDOW), self.most or sys.maxsize)
             self.progress = replace(self.progress, seen=max(self.progress.seen, seen))
             if end is None or end == until:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.migrations.consent import Keeps, ServerDefault, check_choices
+from sqlalchemy_public_id.migrations.consent import Keeps, ServerDefault, check_choices, check_flags
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of
 
@@ -23,10 +24,12 @@ class PublicIdColumn:
     format: Format = field(default_factory=NanoId)
     schema: str | None = None
     unique_name: str = ""
+    unique_with: Sequence[str] = ()
     collation: str | None = None
     keeps: Keeps | None = None
     server_default: ServerDefault = "keep"
     comment: str | None = None
+    invisible: bool | None = None
 
     @classmethod
     def of(
@@ -36,6 +39,7 @@ class PublicIdColumn:
         *,
         format: Format | type[TypedId] | None = None,
         unique_name: str | None = None,
+        unique_with: Sequence[str] = (),
         **options: Any,
     ) -> PublicIdColumn:
         """Build the column from the arguments of an operation. *options* are the other fields.
@@ -48,11 +52,19 @@ class PublicIdColumn:
             str(column),
             NanoId() if format is None else format_of(format),
             unique_name=unique_name or naming.unique_name(str(table), str(column)),
+            unique_with=_names_of_others(str(column), unique_with),
             **options,
         )
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.invisible is not None:
+            check_flags(invisible=self.invisible)
+
+    @property
+    def unique_columns(self) -> tuple[str, ...]:
+        """The columns of the unique index: this one, and those that it is unique with."""
+        return self.column, *self.unique_with
 
     @property
     def keeps_unique(self) -> bool:
@@ -66,6 +78,16 @@ class PublicIdColumn:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}.{self.column}" if self.schema else f"{self.table}.{self.column}"
+
+
+def _names_of_others(column: str, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(
+            f"unique_with is {safe_repr(names)}, expected the names of columns, such as ('tenant_id',)"
+        )
+    if len({column, *names}) <= len(names):
+        raise ConfigurationError(f"unique_with is {safe_repr(names)}, expected each column beside {column} once")
+    return tuple(map(str, names))
 
 
 _NAMES = {"table", "column", "schema", "unique_name", "collation", "comment"}

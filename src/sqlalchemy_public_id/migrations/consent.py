@@ -7,7 +7,7 @@ describe the column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
@@ -19,11 +19,12 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.typed import TypedId
 
-ServerDefault: TypeAlias = Literal["keep", "drop", "none"]
+ServerDefault: TypeAlias = Literal["keep", "drop", "none", "replace"]
 Keeps: TypeAlias = Literal["unique", "not null", "all"]
 Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
 OnDuplicate: TypeAlias = Literal["refuse", "replace"]
 OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
+OnStoredCode: TypeAlias = Literal["refuse", "ignore"]
 
 
 class Options(TypedDict, total=False):
@@ -36,6 +37,13 @@ class Options(TypedDict, total=False):
         Doc(
             "The name for the unique index or constraint if the migration creates it. By default, it comes from the "
             "model or its naming convention; without models, it is ``uq_<table>_<column>``."
+        ),
+    ]
+    unique_with: Annotated[
+        Sequence[str],
+        Doc(
+            "The other columns of the unique index: the key by which the table is partitioned, or distributed over "
+            "servers. By default, they come from the model. ``--unique-with`` may be repeated."
         ),
     ]
     collation: Annotated[
@@ -52,10 +60,19 @@ class Options(TypedDict, total=False):
         ServerDefault,
         Doc(
             "Whether the database generates ids that writers omit: always (``keep``), until the column is complete "
-            "(``drop``), or never (``none``): then all writers must pass ids, and loosening removes a default."
+            "(``drop``), or never (``none``): then all writers must pass ids, and loosening removes a default. "
+            "``replace`` keeps on generating them, by a new default instead of one for another format."
         ),
     ]
     comment: Annotated[str | None, Doc("A comment for the column, on databases that store comments.")]
+    invisible: Annotated[
+        bool | None,
+        Doc(
+            "Whether MySQL (8.0.23) or MariaDB hides the column from ``*`` and from an INSERT without a list of "
+            "columns, so that old statements go on; ``False`` shows it again. By default, a new column is visible, and "
+            "an existing one stays as it is."
+        ),
+    ]
     update_triggers: Annotated[
         Triggers,
         Doc(
@@ -68,6 +85,13 @@ class Options(TypedDict, total=False):
         Doc("What to do if several rows share an id. ``replace`` keeps it in the first row, and logs the others."),
     ]
     on_invalid: Annotated[OnInvalid, Doc("What to do with stored ids that the format does not accept.")]
+    stored_code: Annotated[
+        OnStoredCode,
+        Doc(
+            "What to do if triggers, functions or views of the database would fail, or store values in other columns, "
+            "because the table gets or loses a column."
+        ),
+    ]
     allow_lock: Annotated[
         bool,
         Doc(
@@ -79,7 +103,8 @@ class Options(TypedDict, total=False):
         float,
         Doc(
             "How long a statement waits for a strong lock on the table, while other sessions queue behind it. Then "
-            "these run before the next attempt. MySQL and MariaDB cannot repeat the end of a rewrite, so it waits as "
+            "these run before the next attempt. Partitions of PostgreSQL are locked one after the other, so each lock "
+            "gets a fifth of this time. MySQL and MariaDB cannot repeat the end of a rewrite, so it waits as "
             "long as all attempts together."
         ),
     ]
@@ -190,6 +215,7 @@ class Consent:
     update_triggers: Triggers = "refuse"
     on_duplicate: OnDuplicate = "refuse"
     on_invalid: OnInvalid = "refuse"
+    stored_code: OnStoredCode = "refuse"
     allow_lock: bool = False
 
     def __post_init__(self) -> None:
@@ -230,3 +256,18 @@ class Pace:
             )
         if self.wait_while is not None and not callable(self.wait_while):
             raise ConfigurationError(f"wait_while is {safe_repr(self.wait_while)}, expected a function")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Whether an operation commits each step, and whether it only reports. The command line always commits each."""
+
+    online: bool = True
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        check_flags(online=self.online, dry_run=self.dry_run)
+
+
+HOLDERS: tuple[type[Any], ...] = (Consent, Timeouts, Pace, Mode)
+"""The dataclasses that hold the options, but for those that describe the column."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect
 
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import Consent
@@ -37,17 +39,18 @@ class Database(NamedTuple):
 
 
 _MYSQL = Database(MySQLPlan, MySQLTable, MySQLRows, MySQLSession)
-_DATABASES = {
+DATABASES: Mapping[str, Database] = {
     "mariadb": _MYSQL,
     "mysql": _MYSQL,
     "postgresql": Database(PostgreSQLPlan, PostgreSQLTable, PostgreSQLRows, PostgreSQLSession),
     "sqlite": Database(SQLitePlan, SQLiteTable, SQLiteRows, SQLiteSession),
 }
+"""Name of a dialect → classes."""
 
 
 def is_supported(dialect: Dialect) -> bool:
     """Return True if tables in the database of *dialect* can be migrated."""
-    return dialect.name in _DATABASES
+    return dialect.name in DATABASES
 
 
 def database_of(dialect: Dialect) -> Database:
@@ -55,7 +58,7 @@ def database_of(dialect: Dialect) -> Database:
 
     :raises ConfigurationError: if the database is not supported.
     """
-    database = _DATABASES.get(dialect.name)
+    database = DATABASES.get(dialect.name)
     if database is None:
         raise ConfigurationError(f"migrations do not support {dialect.name}; expected one of {names_of_databases()}")
     return database
@@ -63,11 +66,12 @@ def database_of(dialect: Dialect) -> Database:
 
 def names_of_databases() -> str:
     """Return the names of the dialects whose databases can be migrated, for a message."""
-    return ", ".join(sorted(_DATABASES))
+    return ", ".join(sorted(DATABASES))
 
 
 def live_table(connection: Connection, target: PublicIdColumn) -> LiveTable:
     """Return the table of *target* in the database of *connection*."""
+    traits_for(connection.dialect).before_create(connection)
     return database_of(connection.dialect).table(connection, target)
 
 

@@ -31,9 +31,9 @@ log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
 
 
 def count_duplicates(rows: Rows) -> tuple[int, list[Any]]:
-    """Return the number of ids that several rows share, and up to three of these ids."""
+    """Return the number of ids that several rows share which must differ in them, and up to three of these ids."""
     column = rows.column
-    shared = select(column).where(column.is_not(None)).group_by(column).having(func.count() > 1)
+    shared = select(column).where(column.is_not(None)).group_by(column, *rows.others).having(func.count() > 1)
     return _count(rows, shared)
 
 
@@ -42,16 +42,31 @@ def count_invalid(rows: Rows, *, sample: int | None = None) -> tuple[int, list[A
 
     :param sample: about how many rows are read, from the beginning of the table; all by default.
     """
-    until = rows.last()
+    number, examples, left = 0, list[Any](), sample
+    for part in rows.by_storage():
+        found, shown, seen = _count_invalid(part, left)
+        number, examples = number + found, [*examples, *shown][:3]
+        if left is not None:
+            left -= seen
+            if left <= 0:
+                break
+    return number, examples
+
+
+def _count_invalid(rows: Rows, sample: int | None) -> tuple[int, list[Any], int]:
+    """Return the number of invalid ids in the *sample*, three of them, and about how many rows it has."""
+    until, size = rows.last(), 0
     if until is not None and sample is not None:
-        until = rows.end_of_window(None, until, sample) or until
+        end = rows.end_of_window(None, until, sample)
+        until, size = end or until, sample if end is not None else rows.count_rows() or 0
     if until is not None and _is_judged(rows):
-        return _count(rows, select(rows.column).where(rows.between(None, until), _is_invalid(rows)))
+        condition = and_(rows.between(None, until), _is_invalid(rows))
+        return *_count(rows, select(rows.column).where(condition)), size
     number, examples = 0, list[Any]()
     for number, row in enumerate(_invalid_rows(rows, until), 1):
         if number <= 3:
             examples.append(row[0])
-    return number, examples
+    return number, examples, size
 
 
 def count_lost(rows: Rows) -> tuple[int, list[Any]]:
@@ -102,7 +117,7 @@ def replace_invalid(rows: Rows, triggers: Triggers) -> int:
 
     :param triggers: "skip" skips the triggers that an UPDATE fires.
     """
-    return _replace_all(rows, [*_invalid_rows(rows, rows.last())], triggers)
+    return sum(_replace_all(part, [*_invalid_rows(part, part.last())], triggers) for part in rows.by_storage())
 
 
 def replace_duplicates(rows: Rows, triggers: Triggers) -> int:
@@ -113,6 +128,11 @@ def replace_duplicates(rows: Rows, triggers: Triggers) -> int:
     Before the unique index exists, nothing prevents two rows from getting the same id. With the 62 bits of the default
     format, that is likely in a table of three billion rows; with a shorter format, in a smaller table.
     """
+    # rows with equal ids that must differ are in one partition, because the unique index contains its key
+    return sum(_replace_duplicates(part, triggers) for part in rows.by_storage())
+
+
+def _replace_duplicates(rows: Rows, triggers: Triggers) -> int:
     replaced, left, without_progress = 0, math.inf, 0
     while without_progress < _PASSES_WITHOUT_PROGRESS:
         repetitions = rows.connection.execute(_repetitions(rows)).all()
@@ -135,7 +155,9 @@ def _select_rows(rows: Rows) -> Select[Any]:
 def _repetitions(rows: Rows) -> Select[Any]:
     """Return the SELECT of :func:`_select_rows` for each row whose id also belongs to a row with a smaller key."""
     shared = select(rows.compared).group_by(rows.compared).having(func.count() > 1)
-    position = func.row_number().over(partition_by=rows.column, order_by=rows.key).label("public_id_position")
+    position = (
+        func.row_number().over(partition_by=[rows.column, *rows.others], order_by=rows.key).label("public_id_position")
+    )
     numbered = (
         _select_rows(rows).add_columns(position).where(rows.column.is_not(None), rows.compared.in_(shared)).subquery()
     )

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 from sqlalchemy import Column, DefaultClause, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
 from sqlalchemy.schema import conv
 
-from sqlalchemy_public_id.columns import is_public_id, public_id_type
-from sqlalchemy_public_id.declare import name_index
+from sqlalchemy_public_id.columns import declared_unique_with, is_public_id, public_id_type, unique_with
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import database_of
+from sqlalchemy_public_id.unique_index import index_with_others, name_index
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None
 """``target_metadata``: one ``MetaData``, several or none."""
@@ -26,9 +26,9 @@ Models: TypeAlias = MetaData | Sequence[MetaData] | None
 
 def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | None:
     """Return what a model declares about its *column* of public ids; ``None`` if the column is not unique."""
-    format = public_id_type(column).id_format
+    format, others = public_id_type(column).id_format, _others_of(column)
     generates = not has_own_default(column) and database_of(dialect).plan.defaults_of(dialect).can_generate(format)
-    unique = _unique_of(column.table, column.name)
+    unique = _unique_of(column.table, column.name, *others)
     if unique is None:
         return None
     return PublicIdColumn.of(
@@ -37,6 +37,7 @@ def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | Non
         format=format,
         schema=column.table.schema,
         unique_name=_name_in_database(unique, dialect),
+        unique_with=others,
         server_default="keep" if generates else "none",
         comment=column.comment,
     )
@@ -51,7 +52,7 @@ def name_in_models(models: Models, target: PublicIdColumn, dialect: Dialect) -> 
     """Return the name that the models give the unique index or constraint of *target*; ``None`` if they give none."""
     table = _table_in_models(models, target)
     if table is not None:
-        unique = _unique_of(table, target.column)
+        unique = _unique_of(table, *target.unique_columns)
         return _name_in_database(unique or _by_convention(table.metadata, target), dialect)
     several = _several(models)
     return _name_in_database(_by_convention(several[0], target), dialect) if len(several) == 1 else None
@@ -66,22 +67,55 @@ def format_in_models(models: Models, target: PublicIdColumn) -> Format | None:
     return None
 
 
+def others_in_models(models: Models, target: PublicIdColumn) -> tuple[str, ...] | None:
+    """Return the columns with which the models declare the column of *target* unique; ``None`` if they lack it."""
+    table = _table_in_models(models, target)
+    columns = () if table is None else table.columns
+    return next((_others_of(each) for each in columns if each.name == target.column and is_public_id(each)), None)
+
+
+def _others_of(column: Column[Any]) -> tuple[str, ...]:
+    """Return the columns with which a model declares *column* unique.
+
+    A unique key by hand that contains the primary key, or a column that may be NULL, says nothing about the ids.
+    """
+    names = [column.table.columns[key].name for key in declared_unique_with(column)]
+    if names:
+        return tuple(names)
+    others = unique_with(column)
+    key = {*column.table.primary_key}
+    is_weak = any(each.nullable for each in others) or (key and key <= {*others})
+    return () if is_weak else tuple(each.name for each in others)
+
+
 def _several(models: Models) -> list[MetaData]:
     return [models] if isinstance(models, MetaData) else list(models or ())
 
 
+def tables_in_models(models: Models, name: str, schema: str | None) -> list[Table]:
+    """Return the table in each of the models that has it.
+
+    Models that declare no table in this schema are translated to it, if each tenant has a schema.
+    """
+    found: list[Table] = []
+    for metadata in _several(models):
+        is_declared = any(table.schema == schema for table in metadata.tables.values())
+        key = f"{schema}.{name}" if schema and is_declared else name
+        found += [metadata.tables[key]] if key in metadata.tables else []
+    return found
+
+
 def _table_in_models(models: Models, target: PublicIdColumn) -> Table | None:
-    key = f"{target.schema}.{target.table}" if target.schema else target.table
-    return next((metadata.tables[key] for metadata in _several(models) if key in metadata.tables), None)
+    return next(iter(tables_in_models(models, target.table, target.schema)), None)
 
 
-def _unique_of(table: Table, column: str) -> Index | UniqueConstraint | None:
-    """Return the unique index or constraint that *table* declares on *column* alone, if there is one."""
+def _unique_of(table: Table, *columns: str) -> Index | UniqueConstraint | None:
+    """Return the unique index or constraint that *table* declares on exactly these *columns*, if there is one."""
     indexes = [index for index in table.indexes if index.unique and not index.dialect_kwargs]
     constraints = [constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)]
     candidates: list[Index | UniqueConstraint] = [*indexes, *constraints]
     for unique in candidates:
-        if [getattr(part, "name", None) for part in unique.columns] == [column]:
+        if sorted(str(getattr(part, "name", "")) for part in unique.columns) == sorted(columns):
             return unique
     return None
 
@@ -101,7 +135,13 @@ def _name_in_database(unique: Index | UniqueConstraint | None, dialect: Dialect)
 
 
 def _by_convention(metadata: MetaData, target: PublicIdColumn) -> Index | UniqueConstraint | None:
-    column = Column(target.column, String(), unique=True, index=True)
-    event.listen(column, "after_parent_attach", name_index)
+    others = [Column(name, String(), nullable=False) for name in target.unique_with]
+    alone = not others
+    column = Column(target.column, String(), unique=alone, index=alone)
+    if alone:
+        event.listen(column, "after_parent_attach", name_index)
+    else:
+        index_with_others(column, target.unique_with)
     conventional = MetaData(naming_convention=metadata.naming_convention)
-    return _unique_of(Table(target.table, conventional, column, schema=target.schema), target.column)
+    table = Table(target.table, conventional, column, *others, schema=target.schema)
+    return _unique_of(table, *target.unique_columns)

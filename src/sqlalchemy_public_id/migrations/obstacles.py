@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from sqlalchemy import CHAR, BigInteger, String, Uuid, inspect
+from sqlalchemy import Uuid, inspect
 from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import Obstacle
@@ -25,7 +23,9 @@ from sqlalchemy_public_id.migrations.databases import database_of, rows_of
 from sqlalchemy_public_id.migrations.existing_ids import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.migrations.plan import Migration
 from sqlalchemy_public_id.migrations.rows import Rows, without_position
+from sqlalchemy_public_id.migrations.stored_types import Fit, StoredIds, fit_of, in_revision
 from sqlalchemy_public_id.migrations.table import FEW_ROWS, LiveTable, columns_of
+from sqlalchemy_public_id.migrations.trial import try_ids
 from sqlalchemy_public_id.types import column_type
 
 SAMPLE = 100_000
@@ -48,9 +48,11 @@ def find_obstacles(migration: Migration, *, catalogs_only: bool = False) -> list
 
     :param catalogs_only: True to leave out the obstacles that only a rehearsal, or the ids of all rows, would show.
     """
-    if migration.state.complete and not {"loosen", "drop"} & {*migration.phases}:
-        return []  # nothing is left to do
-    obstacles = [*_of_the_table(migration), *migration.plan.obstacles(migration)]
+    sets_default = "expand" in migration.phases and migration.plan.lacks_default(migration.state)
+    is_done = migration.state.complete and not sets_default and migration.change is None
+    if is_done and not {"loosen", "drop"} & {*migration.phases}:
+        return [*_of_the_others(migration)]  # nothing is left to do
+    obstacles = [*_of_the_table(migration), *migration.plan.obstacles(migration), *_of_the_stored_code(migration)]
     if not any(obstacle.code == "missing-right" for obstacle in obstacles):
         obstacles += _of_the_column(migration)  # which may read rows
     if obstacles or catalogs_only:
@@ -65,9 +67,52 @@ def _of_the_table(migration: Migration) -> Iterator[Obstacle]:
         yield migration.state.misfit
 
 
+def _of_the_stored_code(migration: Migration) -> Iterator[Obstacle]:
+    """Yield what breaks in programs that the database stores, and that it does not protect."""
+    if migration.consent.stored_code == "ignore":
+        return
+    code, plan = migration.stored_code, migration.plan
+    accept = 'or pass stored_code="ignore"'
+    for finding in code.by_position:
+        remedy = "name the columns there"
+        if finding.extends:
+            column = f"ADD COLUMN {plan.column} {plan.type}"
+            remedy += f", or add the column there first (ALTER TABLE {finding.extends} {column})"
+        if plan.hides_columns and not migration.state.exists:
+            remedy += ", or pass invisible=True"
+        yield Obstacle("stored-code", str(finding), f"{remedy}, {accept}")
+    for name in code.by_name if "drop" in migration.phases else ():
+        yield Obstacle("dependants", f"{name} needs the column", f"drop or change it first, {accept}")
+
+
+def _of_the_others(migration: Migration) -> Iterator[Obstacle]:
+    """Yield an obstacle for each column that the public id cannot be unique with."""
+    target, live = migration.target, migration.table
+    if not target.unique_with or not {"expand", "contract"} & {*migration.phases}:
+        return
+    reflected = columns_of(inspect(live.connection), target.table, target.schema)
+    columns = {live.folded(name): column for name, column in reflected.items()}
+    for name in target.unique_with:
+        column = columns.get(live.folded(name))
+        if column is None:
+            problem = f"{target.table} has no column {name}, with which {target.column} should be unique"
+            remedy = f"add {name} in an earlier revision, or pass unique_with= with the columns that it has"
+            yield Obstacle("wrong-index", problem, remedy)
+        elif column["nullable"]:
+            problem = f"{name} may be NULL, so two rows with NULL may have equal ids"
+            remedy = f"forbid NULL in an earlier revision: {_alter_column(migration, name)}, nullable=False)"
+            yield Obstacle("wrong-index", problem, remedy)
+    key = {live.folded(name) for name in live.read_primary_key()}
+    if key and key <= {live.folded(name) for name in target.unique_with}:
+        problem = f"unique_with contains the primary key {', '.join(sorted(key))}, so that no two ids need to differ"
+        yield Obstacle("wrong-index", problem, "leave it out, or keep the ids in a separate table")
+
+
 def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
     if {"expand", "contract"} & {*migration.phases}:
-        yield from obstacles_of_the_type(migration)
+        yield from _of_the_others(migration)
+        of_type = [*obstacles_of_the_type(migration)]
+        yield from of_type or obstacles_of_new_ids(migration)
         yield from _of_the_collation(migration)
         yield from _of_the_default(migration)
         yield from _of_the_index(migration)
@@ -125,64 +170,35 @@ def _replaces_ids(migration: Migration) -> bool:
 
 def obstacles_of_the_type(migration: Migration) -> Iterator[Obstacle]:
     """Yield an obstacle if the type of the existing column cannot hold ids of the format."""
-    target, dialect = migration.target, migration.table.connection.dialect
-    if not migration.state.exists or migration.plan.stores_any_type:
+    target, plan = migration.target, migration.plan
+    if not migration.state.exists:
         return
     columns = columns_of(inspect(migration.table.connection), target.table, target.schema)
     # MySQL and MariaDB ignore case in the name of a column
     name = next(name for name in (target.column, *columns) if name in columns and name.lower() == target.column.lower())
-    existing = columns[name]["type"]
-    if holds_ids(existing, target.format, dialect):
+    ids, dialect = StoredIds.of(target.format), migration.table.connection.dialect
+    fit = Fit() if ids is None else fit_of(columns[name]["type"], ids, dialect, is_key=True)
+    if fit or (plan.stores_any_type and fit.code == "too-short"):  # SQLite stores longer values as well
         return
-    expected = column_type(target.format, traits_for(dialect))
-    stored = migration.state.type
-    if not (isinstance(target.format, BitsFormat) and target.format.is_native):
-        length = getattr(existing, "length", None)
-        kind = type(existing).__name__.upper()
-        is_indexed = migration.plan.indexes_whole_texts or not kind.endswith("TEXT")
-        if not isinstance(existing, String) or kind in {"CITEXT", "ENUM"} or not is_indexed:
-            yield _wrong_type(migration)
-        elif length is not None and length < target.format.max_length:
-            problem = (
-                f"the column {target.column} is {stored}, but ids have up to {target.format.max_length} characters"
-            )
-            widen = f"{_alter_column(migration)}, type_=sa.String({target.format.max_length}))"
-            yield Obstacle("too-short", problem, f"widen it in an earlier revision: {widen}")
-    elif isinstance(existing, BigInteger) and isinstance(expected, BigInteger):
-        return  # the type that is reflected from MariaDB has a display width
-    elif existing.compile(dialect).upper() != expected.compile(dialect).upper():
-        yield _wrong_type(migration)
+    problem = f"the column {target.column} is {migration.state.type}{fit.why}"
+    remedy = fit.advice
+    if fit.better is not None:
+        verb = "widen" if fit.code == "too-short" else "change"
+        change = f"{_alter_column(migration)}, type_={in_revision(fit.better)})"
+        remedy = f"{verb} it in an earlier revision: {change}"
+    yield Obstacle(fit.code, problem, remedy)
 
 
-def _alter_column(migration: Migration) -> str:
+def obstacles_of_new_ids(migration: Migration) -> Iterator[Obstacle]:
+    """Yield an obstacle for each CHECK, domain or copy of the column that refuses new ids."""
+    outcomes = try_ids(migration.table) if migration.state.exists else []
+    yield from (outcome.as_obstacle() for outcome in outcomes if outcome.refused is not None)
+
+
+def _alter_column(migration: Migration, column: str | None = None) -> str:
     target = migration.target
     schema = f", schema={target.schema!r}" if target.schema else ""
-    return f"op.alter_column({target.table!r}, {target.column!r}{schema}"
-
-
-def holds_ids(existing: TypeEngine[Any], format: Format, dialect: Dialect) -> bool:
-    """Return True if a column of the type *existing* returns ids of *format* as they were written.
-
-    Such a column keeps its type, because its foreign keys would not allow another one: a CHAR that every id fills, so
-    that no blanks are added, or the type UUID of MariaDB, which reads and writes hyphenated text.
-    """
-    if format.is_native:
-        return False
-    if isinstance(existing, CHAR):
-        return {form.max_length for form in format.forms} == {existing.length}
-    is_uuid = isinstance(existing, Uuid) and getattr(dialect, "is_mariadb", False)
-    return is_uuid and all(
-        isinstance(form, BitsFormat) and form.encoding == "hyphenated" and form.prefix is None for form in format.forms
-    )
-
-
-def _wrong_type(migration: Migration) -> Obstacle:
-    target, type_ = migration.target, migration.state.type
-    return Obstacle(
-        "wrong-type",
-        f"the column {target.column} is {type_}, but ids of {target.format!r} are stored as {migration.plan.type}",
-        "rename it and add a new one, or pass the format that its ids have",
-    )
+    return f"op.alter_column({target.table!r}, {(column or target.column)!r}{schema}"
 
 
 def _of_the_collation(migration: Migration) -> Iterator[Obstacle]:
@@ -204,21 +220,21 @@ def _of_a_change_of_collation(migration: Migration) -> Iterator[Obstacle]:
 
 def _of_the_default(migration: Migration) -> Iterator[Obstacle]:
     default, target = migration.state.default, migration.target
-    if default is None or migration.plan.has_own_default(migration.state):
+    if default is None or migration.plan.has_own_default(migration.state) or target.server_default == "replace":
         return
     remedy = f"drop the default: {_alter_column(migration)}, server_default=None)"
     if "(" not in _STRING.sub("", default):
         yield Obstacle("constant-default", f"the default {default} gives all rows the same id", remedy)
-    elif migration.plan.generates_ids and not _makes_uuids(migration, default):
+    elif migration.plan.generates_ids and not makes_uuids(target.format, default, migration.table.connection.dialect):
         problem = f"the default {default} generates other ids than {target.format!r}"
         yield Obstacle("foreign-default", problem, f'{remedy}, or pass server_default="none" to keep it')
 
 
-def _makes_uuids(migration: Migration, default: str) -> bool:
+def makes_uuids(format: Format, default: str, dialect: Dialect) -> bool:
     """Return True if *default* is a function of the database whose ids the format accepts."""
     call = _UUID_CALL.fullmatch(default)
     kind = _UUIDS.get(call[1]) if call else None
-    traits = traits_for(migration.table.connection.dialect)
+    traits = traits_for(dialect)
     return kind is not None and any(
         isinstance(form, kind)
         and isinstance(form, BitsFormat)
@@ -227,7 +243,7 @@ def _makes_uuids(migration: Migration, default: str) -> bool:
             if form.is_native
             else form.encoding == "hyphenated" and form.prefix is None
         )
-        for form in migration.target.format.forms
+        for form in format.forms
     )
 
 
@@ -236,7 +252,8 @@ def _of_the_index(migration: Migration) -> Iterator[Obstacle]:
     if migration.state.index:
         return
     for index in migration.state.indexes:
-        if index.name.lower() != target.unique_name.lower() or index.can_be_unique_index_of(target.column):
+        is_ours = index.can_be_unique_index_of(*target.unique_columns)
+        if index.name.lower() != target.unique_name.lower() or is_ours:
             continue
         defect = (
             "is not unique"
@@ -245,7 +262,7 @@ def _of_the_index(migration: Migration) -> Iterator[Obstacle]:
             if index.partial
             else "is deferrable"
             if index.deferrable
-            else f"is not on {target.column} alone"
+            else f"is not on {' and '.join(target.unique_columns)}{'' if target.unique_with else ' alone'}"
         )
         problem = f"there is an index {index.name}, which {defect}"
         yield Obstacle("wrong-index", problem, "rename or drop it, or pass unique_name= with another name")
@@ -281,7 +298,8 @@ def obstacles_of_duplicates(rows: Rows) -> Iterator[Obstacle]:
     number, examples = count_duplicates(rows)
     if number:
         ids = "1 id is" if number == 1 else f"{number} ids are"
-        problem = f"{ids} in several rows, such as {', '.join(safe_repr(str(id)) for id in examples)}"
+        others = f" with equal {', '.join(rows.target.unique_with)}" if rows.target.unique_with else ""
+        problem = f"{ids} in several rows{others}, such as {', '.join(safe_repr(str(id)) for id in examples)}"
         remedy = 'correct the rows, or pass on_duplicate="replace": all rows but the first get another id'
         yield Obstacle("duplicates", problem, remedy)
 

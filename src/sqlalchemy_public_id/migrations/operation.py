@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 
 from sqlalchemy_public_id.errors import BackfillIncomplete, ConfigurationError, DryRun, MigrationRefused
 from sqlalchemy_public_id.migrations import Pace, Timeouts, backfill
-from sqlalchemy_public_id.migrations.databases import database_of, is_supported, rows_of
+from sqlalchemy_public_id.migrations.databases import database_of, is_supported, live_table, rows_of
 from sqlalchemy_public_id.migrations.existing_ids import replace_duplicates, replace_invalid
 from sqlalchemy_public_id.migrations.obstacles import find_obstacles, obstacles_of_duplicates
 from sqlalchemy_public_id.migrations.plan import Migration, Phase, Plan
@@ -52,7 +52,7 @@ def examine(connection: Connection, plan: Plan, phases: Sequence[Phase]) -> Migr
     :raises ConfigurationError: if the table does not exist.
     """
     database = database_of(connection.dialect)
-    live, is_stable = database.table(connection, plan.target), database.session(connection).is_stable
+    live, is_stable = live_table(connection, plan.target), database.session(connection).is_stable
     migration = Migration(live, plan, phases, live.read_state(), is_stable=is_stable)
     return build_report(migration, find_obstacles(migration))
 
@@ -82,7 +82,7 @@ def run_phases(
     target, online, timeouts = plan.target, plan.online, timeouts or Timeouts()
     database = database_of(connection.dialect)
     session = database.session(connection, timeouts if online else None)
-    runner = Runner(database.table(connection, target), session if online else None)
+    runner = Runner(live_table(connection, target), session if online else None)
 
     def with_retries(action: Callable[[], Result], name: str) -> Result:
         # inside a transaction, statements wait for their locks: a timeout would abort it, and a retry would fail
@@ -111,6 +111,8 @@ def run_phases(
             raise DryRun(report)
         for warning in plan.warnings(migration):
             log.warning("%s", warning)
+        for program in migration.stored_code.not_examined:
+            log.warning("%s: not examined: %s", target, program)
         operation = _Operation(runner, migration, session, pace or Pace(), on_progress or _log_progress())
         for phase in phases:
             with_retries(partial(operation.run, phase), phase)
@@ -158,7 +160,7 @@ class _Operation:
     def _backfill(self) -> None:
         if not (self.migration.fills_rows or self.table.has_rows_to_fill(self.runner.state)):
             return
-        pace = self.pace if self.plan.online else Pace(self.pace.batch_seconds, 0, self.pace.wait_while)
+        pace = self.pace if self.plan.online else replace(self.pace, pause=0)
         with self.session.batches():
             progress = backfill.fill_rows(self.rows, pace, self.consent.update_triggers, self.on_progress)
         if not progress.finished:

@@ -19,6 +19,9 @@ from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import Consent
 from sqlalchemy_public_id.migrations.server_defaults import ServerDefaults
 from sqlalchemy_public_id.migrations.state import State
+from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
+from sqlalchemy_public_id.migrations.stored_code.scope import Finding
+from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import column_type
 
@@ -67,8 +70,14 @@ class Plan(ABC):
     """True if a column stores values of any type."""
     indexes_whole_texts: ClassVar[bool] = False
     """True if an index of a TEXT column has its whole values, and not only a prefix of them."""
+    pads_char: ClassVar[bool] = False
+    """True if a CHAR column returns shorter values with blanks at their ends."""
+    reads_uuids_as_text: ClassVar[bool] = False
+    """True if a column of the type UUID, where there is one, reads and writes hyphenated text."""
     work_of_collation: ClassVar[str] = "copies"
     """What a change of the collation does to the table."""
+    hides_columns: ClassVar[bool] = False
+    """True if the database can hide a column from ``*``, and from an INSERT without a list of columns."""
     works_in_a_shell: ClassVar[bool] = False
     """True if no rows are lost when somebody pastes the statements into a shell, which continues after an error."""
 
@@ -82,6 +91,8 @@ class Plan(ABC):
             problem = None if name is None and kind == "schema" else self._problem(name or "", kind)
             if problem is not None:
                 raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
+        if target.invisible and not self.hides_columns:
+            raise ConfigurationError(f"{dialect.name} cannot hide a column; leave out invisible=True")
         self.online = online
         self.consent: Consent = consent or Consent()
         self.defaults: ServerDefaults = self.defaults_of(dialect)
@@ -89,7 +100,13 @@ class Plan(ABC):
         self.table: str = quoted_table(target.table, target.schema, dialect)
         self.column: str = self.quoted(target.column)
         self.unique: str = self.quoted(target.unique_name)
-        self.type: str = dialect.type_compiler_instance.process(column_type(target.format, traits_for(dialect)))
+        self.unique_columns: str = ", ".join(map(self.quoted, target.unique_columns))
+
+    @cached_property
+    def type(self) -> str:
+        """The type of a new column, which depends on what the server of :func:`~.databases.live_table` has."""
+        written = column_type(self.target.format, traits_for(self.dialect), is_created=True)
+        return self.dialect.type_compiler_instance.process(written)
 
     def _problem(self, name: str, kind: str) -> str | None:
         """Return why the database would refuse or truncate the *name* of a table, column, index or schema."""
@@ -150,6 +167,16 @@ class Plan(ABC):
         """Return True if the server default of the column is an expression of this library."""
         return state.default is not None and self.defaults.is_generated(state.default, self.target.format)
 
+    def lacks_default(self, state: State) -> bool:
+        """Return True if the column has no server default, but should keep one that generates ids."""
+        if self.target.server_default == "replace":
+            return state.exists and not self.has_own_default(state)
+        return state.exists and state.default is None and self.target.server_default == "keep"
+
+    def wants_default(self, state: State) -> bool:
+        """Return True if a step sets the server default: there is none, or one that should be replaced."""
+        return self.generates_ids and (state.default is None or self.lacks_default(state))
+
     def renew_default(self) -> list[Step]:
         """Return the steps that replace the server default of an earlier version of this library."""
         return []
@@ -182,9 +209,21 @@ class Plan(ABC):
     def rights(self, migration: Migration) -> list[str]:
         """Return the rights that the phases need."""
 
+    def may_read(self, migration: Migration) -> bool:
+        """Return True if the user may read the rows of the table."""
+        return True
+
     @abstractmethod
     def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
         """Yield the obstacles to the phases that the catalogs show."""
+
+    def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
+        """Return what the *change* of the table breaks in the code that the database stores, and what was not read."""
+        return StoredCode(not_examined=("the triggers, functions and views of this database",))
+
+    def find_statements(self, migration: Migration, change: Change) -> Sequence[Finding]:
+        """Return what the *change* breaks among the statements of which the database has kept statistics."""
+        return ()
 
     def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Yield an obstacle for the first step that the server refuses on an empty copy of the table.
@@ -239,10 +278,30 @@ class Migration:
 
     @cached_property
     def fills_rows(self) -> bool:
-        """True if the backfill will change rows."""
-        return "backfill" in self.phases and self.table.has_rows_to_fill(self.state)
+        """True if the backfill will change rows, as far as the user may see them."""
+        if "backfill" not in self.phases:
+            return False
+        return not self.plan.may_read(self) or self.table.has_rows_to_fill(self.state)
 
     @cached_property
     def triggers(self) -> list[str]:
         """The triggers that an UPDATE of the column fires."""
         return self.table.update_triggers()
+
+    @property
+    def change(self) -> Change | None:
+        """The column that the table gets or loses, as programs see it."""
+        target, state = self.target, self.state
+        was_seen = state.exists and not state.is_invisible
+        if "drop" in self.phases:
+            return Change(target.column, adds=False) if state.exists else None
+        if target.invisible is None or not {"expand", "contract", "loosen"} & {*self.phases}:
+            is_seen = was_seen or ("expand" in self.phases and not state.exists)
+        else:
+            is_seen = not target.invisible
+        return None if was_seen == is_seen else Change(target.column, adds=is_seen)
+
+    @cached_property
+    def stored_code(self) -> StoredCode:
+        """What the change breaks in the code that the database stores."""
+        return StoredCode() if self.change is None else self.plan.read_stored_code(self, self.change)

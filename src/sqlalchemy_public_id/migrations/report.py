@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.obstacles import SAMPLE
 from sqlalchemy_public_id.migrations.plan import Lock, Migration
+from sqlalchemy_public_id.migrations.trial import try_ids
 
 _ROWS_A_SECOND = {"backfill": 50_000, "index": 500_000}
 """Rates under load, on two cores; ``make bench ARGS="--suite live"`` measures them."""
@@ -53,6 +54,8 @@ class MigrationReport:
     warnings: tuple[str, ...]
     """The work to do elsewhere, such as on the subscribers of a published table."""
     obstacles: tuple[Obstacle, ...]
+    not_examined: tuple[str, ...] = ()
+    """The code that the database stores, and that could not be read, each with the reason."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a dictionary that can be serialized as JSON."""
@@ -71,6 +74,7 @@ class MigrationReport:
             lines.append(f"rights: {', '.join(self.rights)}")
         lines += [f"trigger: {name} fires for an UPDATE" for name in self.triggers]
         lines += [f"warning: {warning}" for warning in self.warnings]
+        lines += [f"not examined: {what}" for what in self.not_examined]
         lines += [f"obstacle: {obstacle}" for obstacle in self.obstacles]
         return "\n".join(lines)
 
@@ -89,6 +93,11 @@ def build_report(migration: Migration, obstacles: Sequence[Obstacle]) -> Migrati
         and (rows or 0) > SAMPLE
     ):
         warnings.append(f"the ids of the first {SAMPLE:,} rows were compared with the format; the contract reads all")
+    if migration.change is not None:
+        warnings += map(str, migration.plan.find_statements(migration, migration.change))
+    may_read = not any(obstacle.code == "missing-right" for obstacle in obstacles)
+    if may_read and migration.state.exists and {"expand", "contract"} & {*migration.phases}:
+        warnings += [str(outcome) for outcome in try_ids(live) if outcome.refused is None]
     return MigrationReport(
         target=str(migration.target),
         database=live.connection.dialect.name,
@@ -100,6 +109,7 @@ def build_report(migration: Migration, obstacles: Sequence[Obstacle]) -> Migrati
         triggers=tuple(migration.triggers) if migration.fills_rows else (),
         warnings=tuple(warnings),
         obstacles=tuple(obstacles),
+        not_examined=(*migration.stored_code.not_examined, *migration.stored_code.elsewhere),
     )
 
 

@@ -69,12 +69,14 @@ class Rows(ABC):
         self.target: PublicIdColumn = target
         self.connection: Connection = live.connection
         kept = live.columns_changed_by_updates()
-        names = dict.fromkeys([*types, target.column, *kept])
+        names = dict.fromkeys([*types, target.column, *target.unique_with, *kept])
         columns = [Column(name, types.get(name, NullType())) for name in names]
         self.table: Table = Table(target.table, MetaData(), *columns, schema=target.schema)
         self.parts: list[Column[Any]] = [self.table.columns[name] for name in types]
         """The columns of a position, by which the rows are sorted."""
         self.column: Column[Any] = self.table.columns[target.column]
+        self.others: list[Column[Any]] = [self.table.columns[name] for name in target.unique_with]
+        """The columns in which rows with equal ids differ."""
         self.kept: dict[Any, Any] = {self.table.columns[name]: self.table.columns[name] for name in kept}
         """Assignments that keep ``ON UPDATE CURRENT_TIMESTAMP`` from changing a column."""
 
@@ -86,6 +88,17 @@ class Rows(ABC):
     def read_key(self) -> list[str]:
         """Return the columns of the primary key, if a position is made up of something else."""
         return []
+
+    def by_storage(self) -> Sequence[Rows]:
+        """Return these rows as the database stores them: in one piece, or those of each partition.
+
+        :raises ConfigurationError: if rows without an id are stored where they cannot be told apart.
+        """
+        return [self]
+
+    def has_missing(self) -> bool:
+        """Return True if a row has no id, wherever it is stored."""
+        return self.live.has_rows_to_fill(self.state)
 
     @cached_property
     def key(self) -> list[Any]:

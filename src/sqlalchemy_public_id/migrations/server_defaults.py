@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy.engine import Dialect
@@ -23,6 +25,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, JetifyTypeId, Ksuid, NanoId, ObjectId, Ulid, Uuid4, Uuid7
 from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.guess import alphabets, ranked_guesses
 from sqlalchemy_public_id.formats.ksuid import EPOCH
 
 _BACKSLASH = "how it reads a backslash depends on its settings"
@@ -91,6 +94,14 @@ class ServerDefaults(ABC):
                 if stored in (older - present if outdated else older | present):
                     return form
         return None
+
+    def former_format(self, default: str, format: Format, ids: Sequence[str]) -> Format | None:
+        """Return the format for which this library has written *default*, before the model had *format*.
+
+        :param ids: ids of the table, from which formats are guessed.
+        """
+        likely = dict.fromkeys([*_variants(format), *ranked_guesses(ids)[:_GUESSES]])
+        return next((each for each in likely if self.is_generated(default, each)), None)
 
     def present_expressions(self, format: Format) -> list[str]:
         """Return the expressions that this version of the library writes, depending on the version of the server."""
@@ -201,6 +212,24 @@ class ServerDefaults(ABC):
         if "\\" in format.separator:
             raise self.refusal(format, _BACKSLASH)
         return [sql_literal(format.prefix + format.separator)]
+
+
+_GUESSES = 20
+_LENGTHS = range(4, 41)
+
+
+def _variants(format: Format) -> Iterator[Format]:
+    """Yield formats of which *format* may have been made: without its prefix, of other lengths and alphabets."""
+    yield format
+    with suppress(ConfigurationError):
+        yield format.prefixed(None)
+    if isinstance(format, NanoId):
+        for prefix in dict.fromkeys([format.prefix, None]):
+            for alphabet in dict.fromkeys([format.alphabet, *(characters for _, characters in alphabets())]):
+                for length in _LENGTHS:
+                    with suppress(ConfigurationError):
+                        separator = format.separator
+                        yield NanoId(length, prefix=prefix, separator=separator, alphabet=alphabet)
 
 
 def sql_literal(text: str) -> str:

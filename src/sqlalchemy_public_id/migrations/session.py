@@ -18,11 +18,14 @@ from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
 from sqlalchemy_public_id.migrations.consent import Timeouts, Triggers
 from sqlalchemy_public_id.migrations.plan import Lock, Step
+from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
 
 log: logging.Logger = logging.getLogger("sqlalchemy_public_id.migrations")
 
 _LONGEST_PAUSE = 1.0
+_OF_PARTITIONS = 0.2
+"""The share of the limit for a table whose partitions are locked one after the other: all of them are then kept."""
 
 
 class MigrationSession(ABC):
@@ -105,9 +108,11 @@ class MigrationSession(ABC):
 
     # --- steps
 
-    def timeout_of(self, step: Step) -> float:
-        """Return how many seconds *step* waits for its lock."""
+    def timeout_of(self, step: Step, state: State) -> float:
+        """Return how many seconds *step* waits for each lock of the table, which is in this *state*."""
         timeouts = self.timeouts
+        if step.lock is Lock.STRONG and state.partitions:
+            return timeouts.lock_timeout * _OF_PARTITIONS
         if step.lock is Lock.REWRITE:  # it is tried once, with the time of all attempts
             return timeouts.lock_timeout * timeouts.attempts
         return timeouts.index_timeout if step.lock is Lock.BUILD else timeouts.lock_timeout

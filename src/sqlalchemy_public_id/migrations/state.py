@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrations.column import PublicIdColumn
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class IndexFacts:
     constraint: bool = False
     """True if it belongs to a UNIQUE or PRIMARY KEY constraint."""
     primary: bool = False
-    only_column: str | None = None
-    """Its column, if it has only one, and indexes it as a whole."""
+    columns: tuple[str, ...] = ()
+    """Its columns in their order, if it indexes each as a whole."""
     deferrable: bool = False
     """True if PostgreSQL may defer the check for duplicates until COMMIT."""
     prefix_of: str | None = None
@@ -30,19 +31,56 @@ class IndexFacts:
     """The length of this prefix in characters."""
     kind: str = ""
     """The method of the index in lower case, such as ``btree`` or ``fulltext``, if it is known."""
+    part_of: str | None = None
+    """The index of the partitioned table of PostgreSQL to which it is attached."""
 
     @property
     def guards(self) -> bool:
         """True if it keeps duplicates out."""
         return self.unique and self.valid and not self.partial and self.prefix_of is None
 
-    def can_be_unique_index_of(self, column: str) -> bool:
-        """Return True if it is the unique index of *column*, or will be when its build is finished."""
-        return self.unique and not self.partial and not self.deferrable and self.only_column == column
+    def can_be_unique_index_of(self, *columns: str) -> bool:
+        """Return True if it is the unique index of *columns*, in any order, or will be when its build is finished."""
+        return self.unique and not self.partial and not self.deferrable and {*self.columns} == {*columns}
 
     def is_on(self, column: str) -> bool:
         """Return True if it is on *column* alone, or on a prefix of it."""
-        return column in {self.only_column, self.prefix_of}
+        return self.columns == (column,) or self.prefix_of == column
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition of a table of PostgreSQL, on any level."""
+
+    schema: str
+    name: str
+    parent_schema: str
+    parent: str
+    kind: str
+    """``r`` for a table, ``p`` for one that has partitions itself, ``f`` for a foreign table."""
+    is_owned: bool
+    checked: bool
+    """True if the temporary CHECK constraint that forbids NULL is validated for its rows."""
+    indexes: tuple[IndexFacts, ...] = ()
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its schema and name."""
+        return self.schema, self.name
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a table demands of the values of a column: a CHECK, a domain, or the expression of a generated column."""
+
+    name: str
+    """In words, such as ``the CHECK constraint id_length``."""
+    expression: str | None
+    """The condition as SQL; ``None`` if the server does not show it."""
+    is_ours: bool = False
+    """True if the catalogs say that it is about the column; otherwise, the database is asked."""
+    why_not: str = ""
+    """Why it must not be tried, such as the code of another role that it calls."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +121,8 @@ class State:
     comment: str | None = None
     attributes: str = ""
     """The attributes that a MODIFY of MySQL or MariaDB has to repeat besides type, default and comment, as SQL."""
+    is_invisible: bool = False
+    """True if MySQL or MariaDB leaves the column out of ``*`` and of an INSERT without a list of columns."""
     default: str | None = None
     """The expression of the server default, whether this library has set it or not."""
     calls: tuple[str, ...] = ()
@@ -93,7 +133,7 @@ class State:
     """The index, of a constraint or not, that makes the column unique, whatever its name is. An index that is not valid
     counts only if it has the name that a migration gives it."""
     constrained: bool = False
-    """True if a UNIQUE constraint, of whatever name, is on the column alone."""
+    """True if a UNIQUE constraint, of whatever name, is on the column and those that it is unique with."""
     check: bool = False
     """True if the temporary CHECK constraint that forbids NULL exists."""
     checked: bool = False
@@ -106,8 +146,14 @@ class State:
     """The table of SQLite."""
     indexes: tuple[IndexFacts, ...] = ()
     """All indexes of the table."""
+    partition_of: str | None = None
+    """The table of PostgreSQL of which this one is a partition."""
+    partition_keys: tuple[str, ...] = ()
+    """The columns by which the table, or one of its partitions, is partitioned."""
+    partitions: tuple[Partition, ...] | None = None
+    """The partitions of a partitioned table of PostgreSQL, each after the one that it belongs to."""
     misfit: Obstacle | None = None
-    """Why the table cannot have such a column, or a unique index on it alone, whatever its rows and the rights are."""
+    """Why the table cannot have such a column, or its unique index, whatever its rows and the rights are."""
 
     @property
     def index(self) -> bool:
@@ -129,10 +175,10 @@ class State:
         """True if the column is NOT NULL and unique, and an id is found only by its exact spelling."""
         return self.exists and not self.nullable and self.valid and self.exact
 
-    def with_indexes(self, indexes: Iterable[IndexFacts], column: str, unique_name: str) -> State:
-        """Return the state with the *indexes* of the table, of which one may make *column* unique."""
-        state = replace(self, indexes=tuple(indexes))
-        found = [index for index in state.indexes if index.can_be_unique_index_of(column) and not index.primary]
-        found.sort(key=lambda index: (not index.valid, index.name != unique_name))
-        unique = next((index for index in found if index.valid or index.name == unique_name), None)
+    def with_indexes(self, indexes: Iterable[IndexFacts], target: PublicIdColumn) -> State:
+        """Return the state with the *indexes* of the table, of which one may make the column of *target* unique."""
+        state, columns = replace(self, indexes=tuple(indexes)), target.unique_columns
+        found = [index for index in state.indexes if index.can_be_unique_index_of(*columns) and not index.primary]
+        found.sort(key=lambda index: (not index.valid, index.name != target.unique_name, index.columns != columns))
+        unique = next((index for index in found if index.valid or index.name == target.unique_name), None)
         return replace(state, unique=unique, constrained=any(index.constraint for index in found))

@@ -68,7 +68,7 @@ class Runner:
                 self._execute(step)
 
     def _run_alone(self, step: Step, session: MigrationSession) -> None:
-        timeout = session.timeout_of(step)
+        timeout = session.timeout_of(step, self.state)
         is_announced = False
 
         def attempt() -> None:
@@ -82,8 +82,7 @@ class Runner:
                 self.forget()
                 raise _TableInUse
             if step.probe:
-                with session.begin_step(Lock.STRONG, session.timeouts.lock_timeout):
-                    send(self.connection, step.probe)
+                self._probe(step, session)
             try:
                 with session.begin_step(step.lock, timeout):
                     if session.is_exclusive:
@@ -101,6 +100,16 @@ class Runner:
                 raise
 
         until_locked(attempt, step.name, self.target, self.connection, session.timeouts, timeout)
+
+    def _probe(self, step: Step, session: MigrationSession) -> None:
+        """Take the lock of *step* for a moment. A database that does not know the statement takes it in the step."""
+        try:
+            with session.begin_step(Lock.STRONG, session.timeouts.lock_timeout):
+                send(self.connection, step.probe)
+        except DBAPIError as error:
+            if error.connection_invalidated or can_be_retried(error, self.connection.dialect):
+                raise
+            log.info("%s: %s, without looking for other users of the table first", self.target, step.name)
 
     def _execute(self, step: Step) -> None:
         state = self.state
@@ -198,12 +207,10 @@ def list_statements(steps: Sequence[Step], session: MigrationSession, state: Sta
     yield from during
     for step in steps:
         yield f"-- {step.name}"
-        seconds = session.timeout_of(step)
+        seconds, usual = session.timeout_of(step, state), session.timeouts.lock_timeout
         if step.probe:
             yield step.probe
-        if step.lock in (Lock.BUILD, Lock.REWRITE):
-            yield session.lock_limit(seconds)
+        yield from [session.lock_limit(seconds)] if seconds != usual else []
         yield from step.statements(state)
-        if step.lock in (Lock.BUILD, Lock.REWRITE):
-            yield session.lock_limit(session.timeouts.lock_timeout)
+        yield from [session.lock_limit(usual)] if seconds != usual else []
     yield from before

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Inspector,
     Integer,
     Row,
+    String,
     case,
     column,
     func,
@@ -26,13 +27,13 @@ from sqlalchemy import (
 from sqlalchemy import table as sql_table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
-from sqlalchemy.exc import SAWarning
+from sqlalchemy.exc import NoSuchTableError, SAWarning
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
-from sqlalchemy_public_id.migrations.state import IndexFacts, State
+from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State
 from sqlalchemy_public_id.naming import not_null_check_name
 
 FEW_ROWS = 10_000
@@ -45,6 +46,8 @@ class LiveTable(ABC):
 
     can_skip_triggers: ClassVar[bool] = False
     """True if the database can skip the triggers that an UPDATE fires."""
+    ignores_case: ClassVar[bool] = False
+    """True if the names of columns are the same in capitals."""
 
     def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
         self.connection: Connection = connection
@@ -78,7 +81,13 @@ class LiveTable(ABC):
         kind, state, indexes = found
         if kind != "table":
             raise ConfigurationError(f"{where} is not an ordinary table; name the table that holds the rows")
-        return state.with_indexes(indexes, target.column, target.unique_name)
+        if self.ignores_case:
+            spelling = {name.lower(): name for name in target.unique_columns}
+            indexes = [
+                replace(index, columns=tuple(spelling.get(name.lower(), name) for name in index.columns))
+                for index in indexes
+            ]
+        return state.with_indexes(indexes, target)
 
     def read(self, query: Executable) -> Sequence[Row[Any]]:
         """Return the rows of a *query* of the catalogs that looks up this table alone."""
@@ -135,10 +144,64 @@ class LiveTable(ABC):
         bits = _BITS.get(type(type_).__name__, 32)
         return (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
 
-    def _partitioned(self) -> Obstacle:
-        problem = f"{self.target.table} is partitioned, and unique indexes must contain the columns of the partitions"
-        remedy = "keep the ids in a separate table that refers to this one, and remove the column from the model"
-        return Obstacle("partitioned", problem, remedy)
+    def obstacle_of_partitions(self, keys: Iterable[str]) -> Obstacle | None:
+        """Return an obstacle if the unique index lacks some of the *keys* by which the table is partitioned."""
+        target, instead = self.target, "keep the ids in a separate table that refers to this one"
+        has = {self.folded(name) for name in target.unique_columns}
+        missing = [key for key in dict.fromkeys(keys) if self.folded(key) not in has]
+        if not missing:
+            return None
+        names, needed = ", ".join(missing), (*target.unique_with, *missing)
+        problem = f"{target.table} is partitioned by {names}, which each of its unique indexes must contain"
+        try:
+            key = {self.folded(name) for name in self.read_primary_key()}
+        except NoSuchTableError:
+            key = set[str]()
+        if key and key <= {self.folded(name) for name in needed}:
+            return Obstacle("partitioned", problem, f"{instead}, because unique_with may not contain the primary key")
+        return Obstacle("partitioned", problem, f"declare the ids with unique_with={needed!r}, or {instead}")
+
+    def folded(self, name: str) -> str:
+        """Return *name* in the form in which the database compares the names of columns."""
+        return name.lower() if self.ignores_case else name
+
+    # --- what the table demands of new ids
+
+    @abstractmethod
+    def read_constraints(self) -> Iterator[Demand]:
+        """Yield what the table demands of the values of the column, and perhaps of other columns only."""
+
+    @abstractmethod
+    def read_references(self) -> Sequence[tuple[str | None, str, str]]:
+        """Return schema, table and column of each foreign key to the column."""
+
+    def trying(self) -> AbstractContextManager[None]:
+        """Evaluate an expression that may fail, inside or outside of a transaction."""
+        return nullcontext()
+
+    def read_full_name(self) -> str:
+        """Return the quoted name, by which :meth:`trying` finds the table."""
+        return self.name
+
+    def read_other_columns(self) -> list[str]:
+        """Return the names of the columns besides the one of public ids."""
+        columns = columns_of(inspect(self.connection), self.target.table, self.target.schema)
+        return [name for name in columns if self.folded(name) != self.folded(self.target.column)]
+
+    def generated_columns(self, length: str | None = None, table: str | None = None) -> Iterator[Demand]:
+        """Yield a demand for each generated column, whose expression must have a value.
+
+        :param length: the function that measures a text; ``None`` if the database enforces no lengths.
+        :param table: the name of the table in its own case, if the reflection does not find another one.
+        """
+        for name, each in columns_of(inspect(self.connection), table or self.target.table, self.target.schema).items():
+            computed, longest = each.get("computed"), getattr(each["type"], "length", None)
+            if computed is None:
+                continue
+            expression = computed["sqltext"]
+            is_text = length is not None and isinstance(longest, int) and isinstance(each["type"], String)
+            condition = f"{length}({expression}) <= {longest}" if is_text else f"({expression}) IS NULL OR 1 = 1"
+            yield Demand(f"the generated column {name}", condition)
 
     # --- the rows
 
@@ -155,6 +218,11 @@ class LiveTable(ABC):
         """Return True if there is a row, or one that meets the *conditions*."""
         query = select(literal(1)).select_from(self._rows).where(*conditions).limit(1)
         return self.connection.execute(query).first() is not None
+
+    def read_some_ids(self, limit: int = 100) -> list[str]:
+        """Return some of the ids, if the column stores text."""
+        query = select(self._rows.c[self.target.column]).where(self._rows.c[self.target.column].is_not(None))
+        return [id for id in self.connection.scalars(query.limit(limit)) if isinstance(id, str)]
 
     def count_missing(self) -> int:
         """Return how many rows have no id."""
@@ -179,6 +247,8 @@ def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
     for row in rows:
         # MySQL and SQLite return 0 and 1
         facts: dict[str, Any] = {name: bool(value) if name in _BOOLEANS else value for name, value in row.items()}
+        columns = facts.get("columns") or ()
+        facts["columns"] = () if None in columns else tuple(columns)  # a part without a name is an expression
         indexes.append(IndexFacts(**facts))
     return tuple(indexes)
 

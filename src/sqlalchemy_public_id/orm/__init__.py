@@ -28,7 +28,7 @@ class Listeners:
 
     def __init__(self, *listeners: Listener) -> None:
         self._missing = listeners
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may declare a model
 
     def install(self) -> None:
         """Add the listeners. Safe to call repeatedly, and from several threads: a call returns when all are added."""

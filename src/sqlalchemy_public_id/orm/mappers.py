@@ -31,7 +31,7 @@ from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
 from sqlalchemy_public_id import registry
 from sqlalchemy_public_id._private import make_sentinel
-from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, public_id_type
+from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, public_id_type, unique_with
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdWarning
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.guard.default import IdDefault
@@ -41,9 +41,11 @@ from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
 from sqlalchemy_public_id.orm.annotations import MIXINS, typed_ids_of_mixins, wrong_annotation
+from sqlalchemy_public_id.orm.equal_ids import separate_rows
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType, is_expression
+from sqlalchemy_public_id.unique_index import check_unique_with
 from sqlalchemy_public_id.weak import RefDict
 
 # --- mappers
@@ -69,8 +71,8 @@ def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
         raise
 
 
-_SETTINGS = {"__public_id__", "__public_id_refs__"}
-"""The names that a class may have: the format of its ids, and what the references of a mapper are cached in."""
+_SETTINGS = {"__public_id__", "__public_id_unique_with__", "__public_id_refs__"}
+"""The names that a class may have: the format of its ids, the columns they are unique with, and a cache."""
 
 
 def _refuse_other_settings(model: type[Any]) -> None:
@@ -165,12 +167,15 @@ def _listen_to_rows(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) -> 
 
 
 def _add_attribute(mapper: Mapper[Any], attribute: QueryableAttribute[Any], column: Column[Any]) -> None:
+    check_unique_with(column)
     _listen_to_attribute(mapper, attribute, column)
     if isinstance(getattr(column.default, "arg", None), IdDefault):
         _drawn[ref(mapper)][attribute.key] = column
         # the ids of an SQL expression are unknown before the INSERT, and another function may return an id twice
         if is_unique(column) and not column.nullable:
             make_sentinel(column)
+            if unique_with(column):
+                separate_rows(mapper, attribute.key, column)
 
 
 def attribute_instrument(model: type[Any], key: str, attribute: QueryableAttribute[Any]) -> None:

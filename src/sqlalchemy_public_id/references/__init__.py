@@ -35,7 +35,7 @@ from collections.abc import MutableMapping
 from functools import partial
 from typing import Any, NoReturn, cast
 
-from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, and_, case, event, inspect, select
+from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, and_, case, event, inspect, select, tuple_
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import instance_state
@@ -47,7 +47,7 @@ from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.orm.inspection import mapped_classes
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.polymorphic import AnyPublicIdType
-from sqlalchemy_public_id.references.queries import key_and_public_id
+from sqlalchemy_public_id.references.queries import columns_in, key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
 from sqlalchemy_public_id.references.reference import (
     WITH_REFS,
@@ -77,12 +77,14 @@ def public_ref(relationship: str, *, attribute: str | None = None, scope: Scope 
     The attribute can be read, assigned, and compared in SQL. Annotate it with ``Mapped[str]``, or with
     ``Mapped[CustomerId]`` for typed ids; add ``| None`` if the foreign key is nullable.
 
-    :param relationship: the name of the relationship, whose foreign key is one column.
+    :param relationship: the name of the relationship, whose foreign key is one column; or several, if the others are
+        those with which the id is unique.
     :param attribute: the name of the public id, if the other model has several; ``public_id`` by default.
     :param scope: which rows may be assigned by their ids; ids of other rows are unknown. Pass the names of column
         attributes that must be equal in both models, such as ``"organization_id"``; or a function of the session that
         returns a condition, such as ``lambda session: User.organization_id == session.info["organization_id"]``. A
-        condition does not match new objects of the same flush.
+        condition does not match new objects of the same flush. Columns with which the id is unique are compared
+        with the attributes of these names, or with those in the foreign key, unless you pass a function.
     :raises ConfigurationError: when the mappers are configured, if the relationship is missing, is not many-to-one,
         has a composite foreign key, or points to a model without a public id.
     """
@@ -154,8 +156,9 @@ class _RefExpression(operators.ColumnOperators):
     def __clause_element__(self) -> ColumnElement[Any]:
         """Return the public id as a subquery. The foreign key beside it adds its own table to the FROM clause."""
         ref, foreign_key = self._ref_and_foreign_key()
-        rows, key, public_id = _rows(ref)
-        subquery = select(public_id).where(key == foreign_key).correlate_except(rows).scalar_subquery()
+        rows, (key, *others), public_id = _rows(ref)
+        own = map(operator.eq, others, self._columns_beside(ref))
+        subquery = select(public_id).where(key == foreign_key, *own).correlate_except(rows).scalar_subquery()
         return case((foreign_key.is_not(None), subquery))
 
     def operate(self, op: Any, *other: Any, **kwargs: Any) -> Any:
@@ -184,28 +187,32 @@ class _RefExpression(operators.ColumnOperators):
         """Compare the foreign key with the keys of the ids. As with a column, NOT IN is not true for NULL."""
         ref, foreign_key = self._ref_and_foreign_key()
         _, key, public_id = _rows(ref)
+        compared = tuple_(foreign_key, *self._columns_beside(ref)) if ref.also else foreign_key
         condition = public_id.in_(value) if op in _OF_SEVERAL else public_id == value
-        keys = select(key).where(condition)
+        keys = select(*key).where(condition)
         if ref.source.mapper.local_table in cast("Mapper[Any]", inspect(self._owner).mapper).tables:
             # the table refers to itself: in an UPDATE, MySQL can read it only from a copy, which DISTINCT makes
-            (copied,) = keys.distinct().subquery().c
-            keys = select(copied)
+            keys = select(*keys.distinct().subquery().c)
         if op in (operator.ne, operators.not_in_op):
-            return and_(foreign_key.is_not(None), foreign_key.not_in(keys))
-        return foreign_key.in_(keys)
+            return and_(foreign_key.is_not(None), compared.not_in(keys))
+        return compared.in_(keys)
+
+    def _columns_beside(self, ref: PublicRef) -> list[Any]:
+        """Return the other columns of a composite foreign key."""
+        return [getattr(self._owner, name) for name, _ in ref.also]
 
 
-def _rows(ref: PublicRef) -> tuple[FromClause, ColumnElement[Any], ColumnElement[str]]:
-    """Return an alias of the table that *ref* points to, its key and its public id.
+def _rows(ref: PublicRef) -> tuple[FromClause, list[ColumnElement[Any]], ColumnElement[str]]:
+    """Return an alias of the table that *ref* points to, the columns that the foreign key refers to, and its public id.
 
     It is an alias of the table, not of the entity, so that conditions which the application adds to entities hide no
     rows, just as they hide none when the attribute of an object is read.
     """
     table, key, public_id = key_and_public_id(ref.source)
-    joins = isinstance(table, Join)
-    rows = select(key, public_id).select_from(table).subquery() if joins else table.alias()
-    columns: list[Any] = [rows.corresponding_column(column) for column in (key, public_id)]
-    return rows, columns[0], columns[1]
+    named = [key, *(columns_in(table, ref.source.mapper, name) for _, name in ref.also), public_id]
+    rows = select(*named).select_from(table).subquery() if isinstance(table, Join) else table.alias()
+    *keys, public_ids = [cast("Any", rows.corresponding_column(column)) for column in named]
+    return rows, keys, public_ids
 
 
 # --- listeners
@@ -273,6 +280,8 @@ def _listen(mapper: Mapper[Any]) -> None:
     for ref in refs.values():
         _listened(mapper, ref.relationship).append(ref)
         event.listen(mapper.class_manager[ref.key], "set", reading.queue_for_reading, raw=True)
+        for name, _ in ref.also:
+            event.listen(mapper.class_manager[name], "set", reading.forget, raw=True)
 
 
 def _after_attach(session: Session, state: InstanceState[Any]) -> None:

@@ -84,7 +84,7 @@ class AnyPublicIdType(TypeDecorator[str]):
         super().__init__(length)
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(traits_for(dialect).text_type(self.length))
+        return dialect.type_descriptor(traits_for(dialect).column_text(self.length))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from sqlalchemy import Column, ColumnElement, FromClause, Integer, and_, or_, select
 from sqlalchemy.orm import InstanceState, Mapper, Session
@@ -17,6 +17,9 @@ from sqlalchemy.orm import InstanceState, Mapper, Session
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.orm.inspection import is_sharded
 from sqlalchemy_public_id.references.reference import Source
+
+Beside: TypeAlias = tuple[tuple[str, Any], ...]
+"""The other columns of a composite foreign key: attributes of the row that it points to, and their values."""
 
 AT_ONCE = 10_000
 """The most keys that one access to an attribute looks up: far more than a page, in one statement everywhere."""
@@ -36,11 +39,23 @@ def key_and_public_id(source: Source) -> tuple[FromClause, Column[Any], Column[s
     return mapper.persist_selectable, keys[0], public_ids[0]
 
 
-def public_ids_by_key(session: Session, source: Source, shard: Any, keys: Sequence[Any]) -> dict[Any, str | None]:
-    """Return key → public id; ``None`` if several shards have a row with this key."""
+def columns_in(table: FromClause, mapper: Mapper[Any], name: str) -> Column[Any]:
+    """Return the column of the attribute *name* in *table*, or another one if *table* has none."""
+    columns = cast("list[Column[Any]]", mapper.column_attrs[name].columns)
+    return next((column for column in columns if column.table is table), columns[0])
+
+
+def public_ids_by_key(
+    session: Session, source: Source, shard: Any, keys: Sequence[Any], beside: Beside = ()
+) -> dict[Any, str | None]:
+    """Return key → public id; ``None`` if several shards have a row with this key.
+
+    :param beside: the other values of a composite foreign key.
+    """
     table, column, public_id = key_and_public_id(source)
-    query: Any = select(column, public_id).select_from(table)
     mapper = source.mapper
+    query: Any = select(column, public_id).select_from(table)
+    query = query.where(*(columns_in(table, mapper, name) == value for name, value in beside))
     public_ids: dict[Any, Any] = {}
     for condition in _traits(session, mapper, shard).any_of(column, keys):
         for key, text in _execute(session, mapper, shard, query.where(condition)).all():

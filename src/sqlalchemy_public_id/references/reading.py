@@ -7,7 +7,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias, cast
 
 from sqlalchemy import inspect
@@ -20,7 +20,7 @@ from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy_public_id.errors import ConfigurationError, ReferenceNotReadable
 from sqlalchemy_public_id.messages import refuse_coroutine, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, session_of
-from sqlalchemy_public_id.references.queries import AT_ONCE, public_ids_by_key, values_of
+from sqlalchemy_public_id.references.queries import AT_ONCE, Beside, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
 from sqlalchemy_public_id.weak import RefDict
 
@@ -185,11 +185,23 @@ def relationship_changed(state: InstanceState[Any], ref: PublicRef) -> bool:
 def _lacks_key(state: InstanceState[Any], ref: PublicRef) -> bool:
     """Return True if *ref* depends on a foreign key that is deferred or expired."""
     return (
-        ref.key not in state.dict
+        (ref.key not in state.dict or any(name not in state.dict for name, _ in ref.also))
         and state.persistent
         and state.dict.get(ref.relationship) is None
         and not relationship_changed(state, ref)
     )
+
+
+def values_beside(state: InstanceState[Any], ref: PublicRef) -> Beside:
+    """Return the other columns of the composite foreign key of *ref*, and their values in the object."""
+    return tuple((other, getattr(state.obj(), name)) for name, other in ref.also)
+
+
+def forget(state: InstanceState[Any], value: Any, old: Any, initiator: Any) -> None:
+    """Discard public ids that were fetched for an object. Runs when a column beside its foreign key is set."""
+    if value != old:
+        state.info.pop(_REMEMBERED, None)
+        queue_for_reading(state)
 
 
 def remember(state: InstanceState[Any], ref: PublicRef, key: Any, public_id: str | None) -> None:
@@ -204,16 +216,18 @@ def _load(session: Session, source: Source, states: Sequence[InstanceState[Any]]
     """Fetch the public ids of *source* that *states* lack, after the foreign keys that are deferred or expired."""
     objects = {state: instance for state in states if (instance := state.obj()) is not None}
     _load_keys(session, objects)
-    by_shard: dict[Any, list[tuple[InstanceState[Any], PublicRef, Any]]] = {}
+    by_shard: dict[tuple[Any, Beside], list[tuple[InstanceState[Any], PublicRef, Any]]] = {}
     mappers = {state.mapper for state in objects}
     refs = {mapper: [ref for ref in refs_of(mapper).values() if ref.source == source] for mapper in mappers}
     for state in objects:
         for ref in refs[state.mapper]:
             with suppress(InvalidRequestError):  # its row is gone, or its foreign key may not be loaded
                 if read_loaded(state, ref) in (Unknown.NOT_LOADED, Unknown.NOT_READABLE):
-                    by_shard.setdefault(state.identity_token, []).append((state, ref, state.dict[ref.key]))
-    for shard, unread in by_shard.items():
-        public_ids = public_ids_by_key(session, source, shard, list(dict.fromkeys(key for _, _, key in unread)))
+                    place = state.identity_token, values_beside(state, ref)
+                    by_shard.setdefault(place, []).append((state, ref, state.dict[ref.key]))
+    for (shard, beside), unread in by_shard.items():
+        keys = list(dict.fromkeys(key for _, _, key in unread))
+        public_ids = public_ids_by_key(session, source, shard, keys, beside)
         for state, ref, key in unread:
             # the row that a pending object points to may be inserted later
             if public_ids.get(key) is not None or state.persistent:
@@ -228,7 +242,8 @@ def _load_keys(session: Session, objects: Mapping[InstanceState[Any], object]) -
             lacking[state.mapper, state.identity_token].append(state)
     for (mapper, shard), states in lacking.items():
         if len(states) > 1:  # SQLAlchemy refreshes a single one, and any whose identity the database spells differently
-            names = list(dict.fromkeys(ref.key for ref in refs_of(mapper).values()))
+            every = [(ref.key, *(name for name, _ in ref.also)) for ref in refs_of(mapper).values()]
+            names = list(dict.fromkeys(chain.from_iterable(every)))
             for state, values in values_of(session, mapper, shard, states, names):
                 for name in values.keys() - state.dict.keys():
                     set_committed_value(objects[state], name, values[name])

@@ -19,7 +19,7 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.orm.exc import UnmappedColumnError
 
-from sqlalchemy_public_id.columns import public_id_type
+from sqlalchemy_public_id.columns import public_id_type, unique_with
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.messages import safe_repr
@@ -66,6 +66,20 @@ class PublicRef:
     """The names of attributes that the object and the row have in common (``scope=``)."""
     condition: Condition | None = field(default=None, repr=False)
     """Builds the condition that the row has to meet (``scope=``)."""
+    also: tuple[tuple[str, str], ...] = ()
+    """The other columns of a composite foreign key: the name of the attribute, and of that of :attr:`target`."""
+
+    @cached_property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """Return the attributes that must be equal: :attr:`shared` of the object, and those of :attr:`target`."""
+        return tuple((name, dict(self.also).get(name, name)) for name in self.shared)
+
+    @cached_property
+    def beside(self) -> tuple[str, ...]:
+        """Return the attributes of :attr:`target` with which its ids are unique; none if they are unique alone."""
+        mapper: Mapper[Any] = inspect(self.target)
+        _, column = public_id_attribute(self.target, self.target_id)
+        return tuple(_key(self.attribute, mapper, other) for other in unique_with(column))
 
     @property
     def id_format(self) -> Format:
@@ -187,12 +201,13 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         raise ConfigurationError(
             f"{where}: {mapper.class_.__name__} has no relationship {declared.relationship!r}; it has {known}"
         )
-    local, remote = _pair(where, relationship)
     target = relationship.mapper
     try:
         target_id, column = public_id_attribute(target.class_, declared.id_attribute)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
+    (local, remote), *others = _pairs(where, relationship, column)
+    also = tuple((_key(where, mapper, own), _key(where, target, other)) for own, other in others)
     id_type = public_id_type(column)
     wrong = wrong_annotation(mapper.class_, name, id_type.python_type)
     if wrong is not None:
@@ -201,6 +216,9 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
             f"{where} is annotated as {wrong.__name__}, but shows the ids of {target.class_.__name__}; write {right}"
         )
     shared, condition = _scope(where, mapper, target, declared.scope)
+    shared = (*shared, *(name for name, _ in also if name not in shared))
+    if condition is None:
+        shared = (*shared, *_beside(where, mapper, target, column, [*shared, *(other for _, other in also)]))
     return PublicRef(
         attribute=name,
         relationship=declared.relationship,
@@ -211,6 +229,7 @@ def _ref(mapper: Mapper[Any], name: str, declared: Declared) -> PublicRef:
         nullable=bool(local.nullable),
         id_type=id_type,
         shared=shared,
+        also=also,
         condition=condition,
     )
 
@@ -231,28 +250,55 @@ def _scope(
     return names, None
 
 
-def _pair(where: str, relationship: RelationshipProperty[Any]) -> tuple[Column[Any], Column[Any]]:
-    """Return the foreign key and the column it points to."""
+def _beside(
+    where: str, mapper: Mapper[Any], target: Mapper[Any], column: Column[Any], known: Sequence[str]
+) -> list[str]:
+    """Return the names of further attributes to share, because the ids in *column* are unique only with them."""
+    names = [name for name in (_key(where, target, other) for other in unique_with(column)) if name not in known]
+    missing = [name for name in names if name not in mapper.column_attrs]
+    if missing:
+        raise ConfigurationError(
+            f"{where}: an id of {target.class_.__name__} is unique only with {', '.join(names)}, and "
+            f"{mapper.class_.__name__} has no attribute {missing[0]!r} to compare; add it, or pass scope=, a function "
+            f"of the session that returns a condition"
+        )
+    return names
+
+
+def _pairs(
+    where: str, relationship: RelationshipProperty[Any], public_id: Column[Any]
+) -> list[tuple[Column[Any], Column[Any]]]:
+    """Return the foreign key and the column it points to, and then the other columns of a composite foreign key.
+
+    It may only have those with which *public_id* is unique.
+    """
     pairs, condition = relationship.local_remote_pairs, relationship.primaryjoin
     if isinstance(condition, BooleanClauseList):  # a subclass that refers to itself has its one condition twice
         first, *others = condition.clauses
         condition = first if all(first.compare(other) for other in others) else condition
+    clauses = condition.clauses if isinstance(condition, BooleanClauseList) else [condition]
+    beside = unique_with(public_id)
+    pairs = sorted(pairs, key=lambda pair: any(pair[1] is other for other in beside))
     problem = ""
     if relationship.direction is not RelationshipDirection.MANYTOONE:
         problem = f"is {relationship.direction.name.lower()}, so there is no foreign key here to show as a public id; "
         problem += "name a relationship that is many-to-one"
     elif relationship.viewonly:
         problem = "is viewonly, so a flush would ignore it; name a relationship that is not viewonly"
-    elif len(pairs) != 1:
+    elif any(all(remote is not other for other in beside) for _, remote in pairs[1:]) or pairs[0][1] in [*beside]:
         columns = ", ".join(local.name for local, _ in pairs)
         problem = f"has a composite foreign key ({columns}), which one public id cannot represent; "
         problem += "add a foreign key of one column"
-    elif not (isinstance(condition, BinaryExpression) and condition.operator is operator.eq):
+    elif len(clauses) != len(pairs) or not all(map(_is_equality, clauses)):
         problem = "has an additional condition, which a public id would ignore; "
         problem += "name a relationship that only compares the foreign key"
     if problem:
         raise ConfigurationError(f"{where}: the relationship {relationship.key!r} {problem}")
-    return cast("tuple[Column[Any], Column[Any]]", pairs[0])
+    return cast("list[tuple[Column[Any], Column[Any]]]", pairs)
+
+
+def _is_equality(condition: Any) -> bool:
+    return isinstance(condition, BinaryExpression) and condition.operator is operator.eq
 
 
 def _key(where: str, mapper: Mapper[Any], column: Column[Any]) -> str:

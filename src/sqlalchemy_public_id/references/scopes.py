@@ -40,7 +40,7 @@ def not_found(public_id: str, ref: PublicRef, model: type[Any]) -> PublicIdNotFo
 
 def is_in_scope(state: InstanceState[Any], ref: PublicRef, target: Target, found: Found) -> bool:
     """Return True if *state* will have the same values of the shared attributes as *target*."""
-    for name in ref.shared:
+    for name, other in ref.compared:
         value = _value(state, name, found)
         if value is None and not state.persistent and name not in state.dict:
             raise ConfigurationError(
@@ -48,7 +48,7 @@ def is_in_scope(state: InstanceState[Any], ref: PublicRef, target: Target, found
                 f"not have before the flush: set {name}, or the relationship that it belongs to"
             )
         one = target.instance
-        if not _is_same(value, target.shared[name] if one is None else _value(instance_state(one), name, found)):
+        if not _is_same(value, target.shared[other] if one is None else _value(instance_state(one), other, found)):
             return False
     return True
 
@@ -64,8 +64,8 @@ def check_again(session: Session, members: Iterable[tuple[Member, Target]]) -> N
             rows = [one for one in session.dirty if isinstance(one, ref.target)]
             changed[ref.source] = {getattr(one, ref.target_id): one for one in rows}
         one = changed[ref.source].get(public_id, target.instance)
-        for name in ref.shared:
-            if not _is_same(getattr(state.obj(), name), target.shared[name] if one is None else getattr(one, name)):
+        for name, other in ref.compared:
+            if not _is_same(getattr(state.obj(), name), target.shared[other] if one is None else getattr(one, other)):
                 raise not_found(public_id, ref, state.class_)
 
 
@@ -75,13 +75,13 @@ def check_row(model: type[Any], ref: PublicRef, row: Mapping[str, Any], target: 
     :param row: the parameters of the row, with the foreign keys that its references stand for.
     :raises ConfigurationError: if the row does not have a shared attribute, so that it cannot be compared.
     """
-    for name in ref.shared:
+    for name, other in ref.compared:
         if name not in row:
             raise ConfigurationError(
                 f"{model.__name__}.{ref.attribute} has the scope {name!r}, and a row of the statement does not have "
                 f"{name!r} to compare: add it to each row"
             )
-        if not _is_same(row[name], target.shared[name]):
+        if not _is_same(row[name], target.shared[other]):
             raise not_found(row[ref.attribute], ref, model)
 
 

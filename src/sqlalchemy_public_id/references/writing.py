@@ -13,11 +13,11 @@ from sqlalchemy.orm import AttributeState, InstanceState, Mapper, ORMExecuteStat
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdNotFound
+from sqlalchemy_public_id.errors import AmbiguousPublicId, ConfigurationError, InvalidPublicId, PublicIdNotFound
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
-from sqlalchemy_public_id.references.queries import public_ids_by_key, values_of
-from sqlalchemy_public_id.references.reading import read_loaded, relationship_changed, remember
+from sqlalchemy_public_id.references.queries import Beside, public_ids_by_key, values_of
+from sqlalchemy_public_id.references.reading import read_loaded, relationship_changed, remember, values_beside
 from sqlalchemy_public_id.references.reference import (
     WITH_REFS,
     Condition,
@@ -28,8 +28,8 @@ from sqlalchemy_public_id.references.reference import (
 )
 from sqlalchemy_public_id.references.scopes import Member, Target, check_again, check_row, is_in_scope, not_found
 
-_Targets: TypeAlias = dict[tuple[PublicRef, str], Target]
-"""Reference and public id → what the id stands for, if it is known."""
+_Targets: TypeAlias = dict[tuple[PublicRef, str], list[Target]]
+"""Reference and public id → what the id stands for: several rows if it is unique only with shared attributes."""
 
 _OfMembers: TypeAlias = dict[tuple[InstanceState[Any], PublicRef], Target]
 """Object and reference → what the id that was assigned to it stands for."""
@@ -77,7 +77,7 @@ def find_id_of_assigned_row(session: Session, state: InstanceState[Any], ref: Pu
         return cast("str", getattr(target.instance, ref.target_id))
     if ref.target_id in target.shared:
         return cast("str", target.shared[ref.target_id])
-    stored = public_ids_by_key(session, ref.source, state.identity_token, [target.key])
+    stored = public_ids_by_key(session, ref.source, state.identity_token, [target.key], values_beside(state, ref))
     return cast("str", stored[target.key])
 
 
@@ -173,17 +173,24 @@ def _resolve_members(
     :raises PublicIdNotFound: if a public id belongs to no row in the scope, and to no new object of the session.
     """
     targets = _targets(session, [(ref, public_id) for _, ref, public_id in members], in_flush=True, also=also)
-    found = {(ref.source, id): one.instance if one.key is None else one.key for (ref, id), one in targets.items()}
+    # a shared attribute may be assigned by its public id, too
+    alone = [(ref.source, id, several[0]) for (ref, id), several in targets.items() if len(several) == 1]
+    found = {(source, id): one.instance if one.key is None else one.key for source, id, one in alone}
+    of_members: _OfMembers = {}
     refused: list[Member] = []
     with session.no_autoflush:  # a shared attribute may be expired
         for state, ref, public_id in members:
-            target = targets.get((ref, public_id))
+            own_rows = [one for one in targets.get((ref, public_id), ()) if is_in_scope(state, ref, one, found)]
+            if len(own_rows) > 1:
+                raise AmbiguousPublicId([public_id], model=ref.target.__name__, columns=ref.beside)
             # a row outside the scope takes as many statements as a missing one
-            if target is None or not is_in_scope(state, ref, target, found):
+            if own_rows:
+                of_members[state, ref] = own_rows[0]
+            else:
                 refused.append((state, ref, public_id))
     # it raises for each reference that stays refused, so nothing has been written if one of them is wrong
     own = _find_unchanged_keys(session, refused)
-    return {(state, ref): own.get((state, ref)) or targets[ref, public_id] for state, ref, public_id in members}, own
+    return of_members | own, own
 
 
 def _resolve_one(
@@ -214,18 +221,22 @@ def _targets(
         by_query[ref.source, ref.condition].append((ref, public_id))
     targets: _Targets = {}
     for (source, condition), wanted in by_query.items():
-        names = dict.fromkeys(name for ref, _ in wanted for name in ref.shared)
+        names = dict.fromkeys(name for ref, _ in wanted for _, name in ref.compared)
         names |= dict.fromkeys(name for ref, name in (also or {}).items() if ref.source == source)
         public_ids = dict.fromkeys(public_id for _, public_id in wanted)
-        found: dict[str, Target] = {}
+        found: defaultdict[str, list[Target]] = defaultdict(list)
         for one in session.new if in_flush else ():
             values = instance_state(one).dict
             if isinstance(one, source.model) and values.get(source.public_id) in public_ids:
-                found[values[source.public_id]] = Target(values.get(source.key), one)
-        rest = [public_id for public_id in public_ids if public_id not in found]
+                found[values[source.public_id]].append(Target(values.get(source.key), one))
+        # a new object of another tenant may have the id of a row
+        is_alone = not wanted[0][0].beside
+        rest = [public_id for public_id in public_ids if not (is_alone and public_id in found)]
         if rest:
             # a flush finds the shard of a row by the object that it refers to, not by a key
-            found |= _find(session, source, rest, condition, names, objects=in_flush and is_sharded(session))
+            rows = _find(session, source, rest, condition, names, objects=in_flush and is_sharded(session))
+            for public_id, target in rows:
+                found[public_id].append(target)
         targets |= {(ref, public_id): found[public_id] for ref, public_id in wanted if public_id in found}
     return targets
 
@@ -238,8 +249,8 @@ def _find(
     names: Iterable[str],
     *,
     objects: bool = False,
-) -> dict[str, Target]:
-    """Return public id → its key, or object, and the values of the attributes *names*.
+) -> list[tuple[str, Target]]:
+    """Return public ids, each with its key, or object, and the values of the attributes *names*.
 
     Conditions that the application adds to its session apply, so an assigned id reveals no hidden row.
     """
@@ -250,16 +261,16 @@ def _find(
         query = select(column, source.model).options(load_only(key, column, *shared.values(), raiseload=False))
     if condition is not None:
         query = query.where(condition_of("scope", condition(session), source.model))
-    found: dict[str, Target] = {}
+    found: list[tuple[str, Target]] = []
     with session.no_autoflush:
         dialect = session.get_bind(source.mapper).dialect
         for is_one in traits_for(dialect).any_of(column, list(public_ids), column.type.as_parameter):
             rows: Any = session.execute(query.where(is_one))
             for text, one, *values in rows:
                 if objects:
-                    found[text] = Target(getattr(one, source.key), one)
+                    found.append((text, Target(getattr(one, source.key), one)))
                 else:
-                    found[text] = Target(one, shared=dict(zip(shared, values, strict=True)))
+                    found.append((text, Target(one, shared=dict(zip(shared, values, strict=True)))))
     return found
 
 
@@ -271,10 +282,11 @@ def _find_unchanged_keys(session: Session, members: list[Member]) -> dict[tuple[
     :raises PublicIdNotFound: for a member that was assigned another id.
     """
     own: dict[tuple[InstanceState[Any], PublicRef], Target] = {}
-    by_query: defaultdict[tuple[PublicRef, Mapper[Any], Any], dict[InstanceState[Any], str]] = defaultdict(dict)
+    by_query: defaultdict[tuple[PublicRef, Mapper[Any], Any, Beside], dict[InstanceState[Any], str]]
+    by_query = defaultdict(dict)
     for state, ref, public_id in members:
-        by_query[ref, state.mapper, state.identity_token][state] = public_id
-    for (ref, mapper, shard), wanted in by_query.items():
+        by_query[ref, state.mapper, state.identity_token, values_beside(state, ref)][state] = public_id
+    for (ref, mapper, shard, beside), wanted in by_query.items():
         stored = [state for state in wanted if state.persistent]
         keys = {state: key for state in stored for key in AttributeState(state, ref.key).history.deleted}
         unread = [state for state in stored if state not in keys]  # the key was deferred or expired on assignment
@@ -282,7 +294,7 @@ def _find_unchanged_keys(session: Session, members: list[Member]) -> dict[tuple[
             rows = values_of(session, mapper, shard, unread, [ref.key])
             keys |= {state: values[ref.key] for state, values in rows}
         some = [key for key in dict.fromkeys(keys.values()) if key is not None]
-        public_ids = public_ids_by_key(session, ref.source, shard, some) if some else {}
+        public_ids = public_ids_by_key(session, ref.source, shard, some, beside) if some else {}
         for state, public_id in wanted.items():
             if public_ids.get(keys.get(state)) != public_id:
                 raise not_found(public_id, ref, mapper.class_)
@@ -346,7 +358,10 @@ def _translated(
         if one not in targets:
             raise not_found(one[1], one[0], mapper.class_)
     for row, ids in zip(rows, checked, strict=True):
-        found = {refs[name]: Target() if id is None else targets[refs[name], id] for name, id in ids.items()}
+        found = {
+            refs[name]: Target() if id is None else _one_of(mapper, refs[name], row, targets[refs[name], id])
+            for name, id in ids.items()
+        }
         keys: dict[str, Any] = {}
         for ref, target in found.items():
             if keys.setdefault(ref.key, target.key) != target.key:
@@ -359,3 +374,18 @@ def _translated(
                 check_row(mapper.class_, ref, {**row, **keys}, target)  # row may be a RowMapping
         translated.append(keys)
     return translated
+
+
+def _one_of(mapper: Mapper[Any], ref: PublicRef, row: Mapping[str, Any], targets: Sequence[Target]) -> Target:
+    """Return the one of *targets*, which have one id, that has the values of *row* in the columns beside it."""
+    if len(targets) == 1:
+        return targets[0]  # its scope is checked later, because the row may lack a foreign key
+    beside = [(own, name) for own, name in ref.compared if name in ref.beside]
+    if any(own not in row for own, _ in beside):
+        raise AmbiguousPublicId([row[ref.attribute]], model=ref.target.__name__, columns=ref.beside)
+    own = [one for one in targets if all(one.shared[name] == row[each] for each, name in beside)]
+    if not own:
+        raise not_found(row[ref.attribute], ref, mapper.class_)
+    if len(own) > 1:
+        raise AmbiguousPublicId([row[ref.attribute]], model=ref.target.__name__, columns=ref.beside)
+    return own[0]

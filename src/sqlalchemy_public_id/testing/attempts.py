@@ -18,6 +18,7 @@ from sqlalchemy.types import Boolean, Date, DateTime, Enum, Numeric, String
 from sqlalchemy_public_id import bulk, idempotency, lookup, references, tokens
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import (
+    AmbiguousPublicId,
     ConfigurationError,
     IdempotencyConflict,
     InvalidCursor,
@@ -26,6 +27,7 @@ from sqlalchemy_public_id.errors import (
 )
 from sqlalchemy_public_id.ext._legacy import LegacyKeys, key_column
 from sqlalchemy_public_id.ext._rows import find_row
+from sqlalchemy_public_id.lookup.beside import columns_beside
 from sqlalchemy_public_id.orm.inspection import id_attributes, public_id_attribute
 from sqlalchemy_public_id.references import PublicRef, public_refs
 from sqlalchemy_public_id.testing.seen import Seen, ids_of
@@ -53,12 +55,14 @@ class Attempts:
     def __init__(self, reader: Seen, stranger: Seen) -> None:
         self.reader = reader
         self.session: Session = reader.session
-        self.stranger = stranger
+        self.every: Seen = stranger
+        """What the stranger sees, with the rows whose ids the reader has, too."""
+        self.stranger: Seen = stranger.apart_from(reader)
         self._found: list[TenantLeak] = []
 
     def leaks(self) -> list[TenantLeak]:
         """Make all attempts, and return what came through."""
-        for mapper, rows in self.stranger.rows.items():
+        for mapper, rows in self.every.rows.items():
             if rows:
                 self._select(mapper)
                 self._find_tokens(mapper)
@@ -83,14 +87,18 @@ class Attempts:
         with self.reader.forgetting():
             seen = None
             with suppress(PublicIdNotFound, ReferenceNotReadable):
-                seen = call()
+                try:
+                    seen = call()
+                except AmbiguousPublicId as error:  # rows of both are seen
+                    seen = error.public_ids
             if seen:
                 self._note(function, mapper, _described(seen))
 
     def _is_refused(self, function: str, mapper: Mapper[Any], text: str, call: _Call) -> None:
         """Note that the id *text* was accepted, unless *call* raises the error for an unknown one."""
         with suppress(InvalidCursor, PublicIdNotFound), self.reader.forgetting():
-            with suppress(DBAPIError, FlushError):  # of what else is missing: the id itself was found
+            # of what else is missing, or of another row with this id: the id itself was found
+            with suppress(AmbiguousPublicId, DBAPIError, FlushError):
                 call()
             self._note(function, mapper, text)
 
@@ -99,23 +107,24 @@ class Attempts:
     def _select(self, mapper: Mapper[Any]) -> None:
         """Try an ordinary query, which shows whether the session hides the rows at all."""
         columns = _key_of(mapper).values()
-        keys = [and_(*map(_is_equal, columns, row.key)) for row in self.stranger.rows[mapper]]
+        keys = [and_(*map(_is_equal, columns, row.key)) for row in self.every.rows[mapper]]
         self._finds_nothing("select()", mapper, partial(self._selected, mapper, or_(*keys)))
 
     def _look_up(self, mapper: Mapper[Any], name: str) -> None:
-        model, ids = mapper.class_, self.stranger.ids(mapper, name)
+        model, ids, anyone = mapper.class_, self.stranger.ids(mapper, name), _of_anyone(mapper, name)
         of_one: list[tuple[str, Callable[..., Any]]] = [
-            ("lookup.get", partial(lookup.get, self.session, model, attribute=name)),
+            ("lookup.get", partial(lookup.get, self.session, model, attribute=name, **anyone)),
             ("lookup.get", partial(lookup.get, self.session, model, attribute=name, where=true())),
-            ("lookup.get_one", partial(lookup.get_one, self.session, model, attribute=name)),
+            ("lookup.get_one", partial(lookup.get_one, self.session, model, attribute=name, **anyone)),
         ]
         of_many: list[tuple[str, Callable[..., Any]]] = [
-            ("lookup.get_many", partial(lookup.get_many, self.session, model, attribute=name)),
-            ("lookup.keys_of", partial(lookup.keys_of, self.session, model, attribute=name)),
+            ("lookup.get_many", partial(lookup.get_many, self.session, model, attribute=name, **anyone)),
+            ("lookup.keys_of", partial(lookup.keys_of, self.session, model, attribute=name, **anyone)),
         ]
         if _is_resolved(mapper, name):
-            of_one.append(("lookup.resolve", partial(lookup.resolve, self.session, base=mapper.registry)))
-            of_many.append(("lookup.resolve_many", partial(lookup.resolve_many, self.session, base=mapper.registry)))
+            models: Any = {"base": mapper.registry, **anyone}
+            of_one.append(("lookup.resolve", partial(lookup.resolve, self.session, **models)))
+            of_many.append(("lookup.resolve_many", partial(lookup.resolve_many, self.session, **models)))
         for function, call in of_one:
             for text in self.stranger.one_id_of_each(mapper, name):
                 self._finds_nothing(function, mapper, partial(call, text))
@@ -141,7 +150,7 @@ class Attempts:
             self._finds_nothing("LegacyKeys", mapper, partial(find, key))
 
     def _find_tokens(self, mapper: Mapper[Any]) -> None:
-        for row in self.stranger.rows[mapper]:
+        for row in self.every.rows[mapper]:
             for name, digest in row.digests.items():
                 call = partial(tokens.find, self.session, mapper.class_, name, digest)
                 self._finds_nothing("tokens.get", mapper, call)
@@ -154,7 +163,8 @@ class Attempts:
     def _page(self, mapper: Mapper[Any], name: str) -> None:
         model, ids = mapper.class_, self.stranger.ids(mapper, name)
         rows = select(model).where(getattr(model, name).in_(ids))
-        page = partial(lookup.page, self.session, attribute=name, limit=len(ids))
+        anyone = _of_anyone(mapper, name)
+        page: Any = partial(lookup.page, self.session, attribute=name, limit=len(ids), **anyone)
         try:
             self._finds_nothing("lookup.page", mapper, partial(page, rows))
         except ConfigurationError:  # the model has no pages
@@ -185,6 +195,8 @@ class Attempts:
                         seen = "" if created else _described(stored)
                     except IdempotencyConflict as error:
                         seen = ", ".join(error.differing)
+                    except AmbiguousPublicId as error:
+                        seen = _described(error.public_ids)
                     except DBAPIError:
                         pass  # the database hides the row, though not that its id is taken, or refuses the INSERT
                     if seen:
@@ -314,3 +326,8 @@ def _described(seen: object) -> str:
         return str(seen)
     ids = [state.dict[name] for name in ids_of(state.mapper) if name in state.dict]
     return " ".join([state.class_.__name__, *map(str, ids)])
+
+
+def _of_anyone(mapper: Mapper[Any], name: str) -> Any:
+    """Return what makes a lookup leave it to the session to hide rows; nothing if ids are unique alone."""
+    return {"where": true()} if columns_beside(mapper, name) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy.orm.attributes import instance_state
 
 from sqlalchemy_public_id.dialects import begin_to_write, is_autocommit
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.lookup.beside import columns_beside
 from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, ids_of_union
 from sqlalchemy_public_id.tokens import TokenType
 
@@ -54,6 +56,21 @@ class Seen:
     def one_of_each(self, mapper: Mapper[Any]) -> list[Row]:
         """Return one row of each class."""
         return list({row.model: row for row in self.rows[mapper]}.values())
+
+    def apart_from(self, other: Seen) -> Seen:
+        """Return these rows without those whose ids, unique only with other columns, rows of the *other* have, too.
+
+        A row that the other tenant sees itself is not left out.
+        """
+        seen = copy(self)
+        seen.rows = {}
+        for mapper, rows in self.rows.items():
+            keys = {row.key for row in other.rows[mapper]}
+            shared = {name: {*other.ids(mapper, name)} for name in ids_of(mapper) if columns_beside(mapper, name)}
+            seen.rows[mapper] = [
+                row for row in rows if row.key in keys or not any(row.ids.get(name) in shared[name] for name in shared)
+            ]
+        return seen
 
     def objects(self, mapper: Mapper[Any]) -> Sequence[Any]:
         """Load objects of a model."""

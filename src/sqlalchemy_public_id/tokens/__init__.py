@@ -37,13 +37,13 @@ from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, Session, mapped_
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id.declare import name_index
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup import LoadOptions, check_options, one_row
 from sqlalchemy_public_id.messages import concealed, safe_repr
 from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token
+from sqlalchemy_public_id.unique_index import name_index
 
 __all__ = ["get", "IssuedToken", "Token", "token_column", "TokenType"]
 

@@ -3,8 +3,10 @@
 .. code-block:: text
 
     reset_<random><checksum>
+    reset_<random><signature><checksum>
 
 * **random**: random bits from the operating system, in base 62.
+* **signature**, with ``signing_keys=``: the first 128 bits of HMAC-SHA256 of everything before it, in base 62.
 * **checksum**: CRC-32 of everything before it, as in the tokens of GitHub and npm. With it, a secret scanner can tell a
   leaked token from similar text. A CRC detects every change of a single character.
 """
@@ -17,9 +19,10 @@ import math
 import re
 import secrets
 import zlib
-from typing import Final, NoReturn, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
-from typing_extensions import Never
+from typing_extensions import Never, Self
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import BASE62, Format
@@ -34,6 +37,14 @@ DIGEST_BYTES: Final = 32
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}", re.ASCII)
 _FEWEST, _MOST = 16, 64
 _CHECKSUM_WIDTH = 6
+_KEY_BYTES = 32
+"""The fewest bytes of a signing key: as many as SHA-256 returns (RFC 2104, 3)."""
+_SIGNATURE_BYTES = 16
+_SIGNATURE_WIDTH = 22
+"""The characters of 128 bits in base 62."""
+_write_signature = writer_of(BASE62, _SIGNATURE_WIDTH)
+_PURPOSE = b"sqlalchemy-public-id token\0"
+"""Precedes what is signed, so that no signature for another purpose, by the same key, is one of a token."""
 
 
 class IssuedToken:
@@ -71,7 +82,14 @@ class Token:
 
     :param prefix: the beginning of each token, which people and scanners recognize: ``"reset"``.
     :param bytes: the number of random bytes, at least 16. 32 bytes cannot be guessed.
+    :param signing_keys: a list of secret keys, each of 32 random bytes or more. The first one signs new tokens, and all
+        of them verify: to rotate keys, append a new one, and move it to the front when all processes have it. Text
+        without a valid signature is refused without a query. By default, tokens are not signed.
+    :param accept_unsigned: True to accept tokens without a signature, too, which were issued before *signing_keys* was
+        set. While it is True, a signature proves nothing, because it can be left out.
     :raises ConfigurationError: for invalid settings, and for a ``format``, because public ids are not tokens.
+
+    ``repr()``, errors and logs do not show the keys, and a kind of tokens with keys cannot be pickled.
 
     >>> share = Token("share")
     >>> issued = share.issue()
@@ -90,9 +108,30 @@ class Token:
     r"""A regular expression for secret scanners. It is not anchored: it begins and ends with ``\b``, and finds tokens
     inside other text."""
 
-    __slots__ = ("_bytes", "_random_width", "_regex", "_width", "pattern", "prefix")
+    __slots__ = (
+        "_bytes",
+        "_random_width",
+        "_regex",
+        "_signed_width",
+        "_signer",
+        "_unsigned_width",
+        "pattern",
+        "prefix",
+    )
 
-    def __init__(self, prefix: str, *, bytes: int = 32, **unknown: Never) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        bytes: int = 32,
+        signing_keys: Sequence[Bytes] | None = None,
+        accept_unsigned: bool = False,
+        **unknown: Never,
+    ) -> None:
+        signer = None if signing_keys is None else _signer(signing_keys)
+        del signing_keys  # error reports show local variables
+        if isinstance(signer, str):
+            raise ConfigurationError(signer)
         if unknown or isinstance(prefix, Format):
             raise ConfigurationError(_refusal(prefix, *unknown))
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
@@ -105,24 +144,44 @@ class Token:
                 f"bytes is {_short(bytes)}, expected a whole number from {_FEWEST} to {_MOST}: a guessed token is a "
                 f"permission, and fewer than {8 * _FEWEST} bits can be guessed"
             )
+        if not isinstance(accept_unsigned, bool) or (accept_unsigned and not signer):
+            raise ConfigurationError(
+                f"accept_unsigned is {_short(accept_unsigned)}, expected True or False; True needs signing_keys, "
+                f"because without them no token is signed"
+            )
         self.prefix = prefix
+        self._signer = signer
         self._bytes = bytes
         self._random_width = math.ceil(8 * bytes / math.log2(len(BASE62)))
-        self._width = len(prefix) + 1 + self._random_width + _CHECKSUM_WIDTH
-        own = f"{prefix}_[0-9A-Za-z]{{{self._width - len(prefix) - 1}}}"
+        unsigned = len(prefix) + 1 + self._random_width + _CHECKSUM_WIDTH
+        self._signed_width = unsigned + _SIGNATURE_WIDTH if signer else None
+        self._unsigned_width = unsigned if accept_unsigned or not signer else None
+        widths = [width for width in (self._signed_width, self._unsigned_width) if width]
+        forms = [f"{prefix}_[0-9A-Za-z]{{{width - len(prefix) - 1}}}" for width in widths]
+        own = forms[0] if len(forms) == 1 else f"(?:{'|'.join(forms)})"
         self.pattern = rf"\b{own}\b"
         self._regex = re.compile(own, re.ASCII)
 
     def issue(self) -> IssuedToken:
-        """Generate a new token."""
+        """Generate a new token, signed with the first of the signing keys."""
         text = f"{self.prefix}_{''.join(secrets.choice(BASE62) for _ in range(self._random_width))}"
+        if self._signer:
+            text += self._signer.sign(text)
         return IssuedToken(self.prefix, text + _checksum(text))
 
     def is_token(self, text: object) -> bool:
-        """Return True if *text* has the form and the checksum of these tokens. It may be forged or expired."""
-        if not isinstance(text, str) or len(text) != self._width or not self._regex.fullmatch(text):
+        """Return True if *text* has the form, the checksum and, with ``signing_keys``, the signature of these tokens.
+
+        It may be expired or used, and without ``signing_keys`` forged.
+        """
+        if not isinstance(text, str) or len(text) not in (self._signed_width, self._unsigned_width):
             return False
-        return text[-_CHECKSUM_WIDTH:] == _checksum(text[:-_CHECKSUM_WIDTH])
+        if not self._regex.fullmatch(text) or text[-_CHECKSUM_WIDTH:] != _checksum(text[:-_CHECKSUM_WIDTH]):
+            return False
+        if self._signer is None or len(text) == self._unsigned_width:
+            return True
+        end = len(text) - _CHECKSUM_WIDTH - _SIGNATURE_WIDTH
+        return self._signer.verify(text[:end], text[end:-_CHECKSUM_WIDTH])
 
     def digest(self, text: object) -> Bytes | None:
         """Return the digest of *text*, to find its row; ``None`` if *text* is not a token."""
@@ -142,7 +201,72 @@ class Token:
         return expected is not None and hmac.compare_digest(expected, digest)
 
     def __repr__(self) -> str:
-        return f"Token({self.prefix!r}, bytes={self._bytes})" if hasattr(self, "_width") else "<Token>"  # or invalid
+        if not hasattr(self, "_regex"):
+            return "<Token>"  # its settings are invalid
+        signed = f", signing_keys={self._signer!r}" if self._signer else ""
+        accepting = ", accept_unsigned=True" if self._signer and self._unsigned_width else ""
+        return f"Token({self.prefix!r}, bytes={self._bytes}{signed}{accepting})"
+
+    def __copy__(self, memo: object = None) -> Self:
+        return self
+
+    __deepcopy__ = __copy__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._signer:
+            return self._signer.__reduce__()
+        return _rebuild, (type(self), self.prefix, self._bytes)
+
+
+def _rebuild(cls: type[Token], prefix: str, bytes: int) -> Token:
+    return cls(prefix, bytes=bytes)
+
+
+class _Signer:
+    """Signs with the first key, and verifies with all of them. Its ``repr`` does not show them."""
+
+    __slots__ = ("__keys",)
+
+    def __init__(self, keys: Sequence[Bytes]) -> None:
+        self.__keys = (*keys,)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.__keys)} of them>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Token with signing_keys cannot be pickled, because its secret keys would stay there; create it in each "
+            "process"
+        )
+
+    def sign(self, text: str) -> str:
+        return _signature(self.__keys[0], text)
+
+    def verify(self, text: str, signature: str) -> bool:
+        # all keys are tried, so the time does not tell which one has signed
+        signed_by = [hmac.compare_digest(_signature(key, text), signature) for key in self.__keys]
+        return any(signed_by)
+
+
+def _signature(key: Bytes, text: str) -> str:
+    digest = hmac.digest(key, _PURPOSE + text.encode("ascii"), "sha256")
+    return _write_signature(int.from_bytes(digest[:_SIGNATURE_BYTES], "big"))
+
+
+def _signer(keys: object) -> _Signer | str:
+    """Return the signer with these keys, or what is wrong with them, in words that do not show them."""
+    advice = (
+        f"expected a list of keys, each of {_KEY_BYTES} random bytes or more: generate one with "
+        f"secrets.token_bytes({_KEY_BYTES}), keep it where passwords are kept, and read hexadecimal text with "
+        f"bytes.fromhex(text)"
+    )
+    if not isinstance(keys, (list, tuple)):
+        return f"signing_keys is {concealed(keys)}, {advice}"
+    given = cast("Sequence[Any]", keys)
+    wrong = [key for key in given if not isinstance(key, Bytes) or len(key) < _KEY_BYTES]
+    if wrong or not given:
+        return f"signing_keys {f'has {concealed(wrong[0])}' if wrong else 'is empty'}, {advice}"
+    return _Signer(given)
 
 
 def _digest(text: str) -> Bytes:
@@ -165,4 +289,4 @@ def _refusal(prefix: object, *unknown: str) -> str:
             "a token takes no format: public ids are short, or in the order of time, and can be guessed by that; "
             "a token is all random, and has a form of its own: Token(prefix='reset')"
         )
-    return f"Token has no option {', '.join(unknown)}; expected prefix and bytes"
+    return f"Token has no option {', '.join(unknown)}; expected prefix, bytes, signing_keys and accept_unsigned"

@@ -255,6 +255,24 @@ def test_too_few_bits(parcels: Parcels, operation: Any, kind: str, options: dict
     assert parcels.add().hex == "a000000000001"
 
 
+@on("postgresql")
+def test_domain(parcels: Parcels) -> None:
+    """A key of a DOMAIN has the bits of the type that this stands for."""
+    parcels.run(create_cluster_config, 10)
+    for kind in ("integer", "bigint"):
+        parcels.execute("DROP DOMAIN IF EXISTS parcel_key CASCADE")
+        parcels.execute(f"CREATE DOMAIN parcel_key AS {kind}")
+        with_key(parcels, "parcel_key")
+        if kind == "integer":
+            with pytest.raises(ConfigurationError, match="is INTEGER, which cannot count up to"):
+                parcels.run(create_cluster_sequence, NAME)
+
+    parcels.run(create_cluster_sequence, NAME)
+
+    assert parcels.add().hex == "a000000000001"
+    parcels.execute("DROP DOMAIN parcel_key CASCADE")
+
+
 @on(*SERVERS)
 def test_few_bits_for_a_small_range(parcels: Parcels) -> None:
     """An INTEGER key accepts a range that fits, and refuses one that does not."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from alembic.autogenerate import produce_migrations
+from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData, event, func, insert, inspect, select, text
 from sqlalchemy.dialects.mssql.base import MSDialect
 from sqlalchemy.dialects.oracle.base import OracleDialect
@@ -20,7 +22,9 @@ from support.marks import SERVERS, on
 from support.servers import ASYNC_DRIVERS
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdColumnMixin, bulk, lookup
+from sqlalchemy_public_id.alembic import CreateClusterConfigOp
 from sqlalchemy_public_id.keys import ClusterKey, cluster_key, cluster_of, hex_of, in_cluster, sequence_of
+from sqlalchemy_public_id.keys.cluster.catalog import read_upcoming
 from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn
 
 LAST = 2**48 - 1
@@ -125,6 +129,38 @@ def test_schemas(engine: Engine, new_schema: Callable[[], str], way: Any, is_tra
     assert inspect(engine).get_table_names() == []
     metadata.drop_all(there)
     assert inspect(engine).get_table_names(schema=schema) == []
+
+
+@on("sqlite")
+def test_counter_of_a_table_in_another_case(engine: Engine) -> None:
+    """SQLite stores the counter under the name with which the table was created, and knows it in any case."""
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE TABLE Depot (id INTEGER PRIMARY KEY AUTOINCREMENT)",
+            "INSERT INTO depot VALUES (7)",
+            "DELETE FROM depot",
+        ):
+            connection.exec_driver_sql(statement)
+
+        assert read_upcoming(connection, "depot", None, "id") == (8, 8)
+        connection.exec_driver_sql("DROP TABLE depot")
+
+
+@on("postgresql")
+def test_clusters_of_two_schemas(engine: Engine, new_schema: Callable[[], str]) -> None:
+    """Autogenerate gives the config of each schema the number of the models in this schema."""
+    clusters = {new_schema(): 10, new_schema(): 20}
+    metadata = MetaData()
+    for schema, cluster in clusters.items():
+        declared, *_ = models(schema=schema, cluster=cluster, strategy="function")
+        for table in declared.sorted_tables:
+            table.to_metadata(metadata)
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"include_schemas": True})
+        found: Any = produce_migrations(context, metadata).upgrade_ops
+
+    assert {op.schema: op.cluster for op in found.ops if isinstance(op, CreateClusterConfigOp)} == clusters
 
 
 @on("postgresql")

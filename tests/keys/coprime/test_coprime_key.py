@@ -18,6 +18,7 @@ from support.rows import agree
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    Format,
     InvalidPublicId,
     NanoId,
     PublicIdMixin,
@@ -108,6 +109,84 @@ def test_other_orders_of_the_same_keys() -> None:
     steps = (CoprimeStep(BASE36, 7), "ord"), (STEP, "ord"), (OTHER_STEP, "old")
     formats = [CoprimeKey(Counter(), step=step, prefix=prefix).accepting(old) for step, prefix in steps]
     assert [format.is_valid("ord_8hxzjy") for format in formats] == [True] * 3
+
+
+SHORT, LONG = CoprimeStep("0123456789", 3), CoprimeStep("0123456789", 4)
+
+
+def keyed(secret: bytes = SECRET[:16], tweak: bytes = b"") -> KeyedStep:
+    return KeyedStep("0123456789", 6, secret, tweak)
+
+
+REPEATED: dict[str, Callable[[], tuple[CoprimeKey, CoprimeKey]]] = {
+    "another step": lambda: (CoprimeKey("o", step=CoprimeStep("0123456789", 3, step=7)), CoprimeKey("o", step=SHORT)),
+    "another start": lambda: (CoprimeKey("o", step=CoprimeStep("0123456789", 3, start=0)), CoprimeKey("o", step=SHORT)),
+    "another order of digits": lambda: (
+        CoprimeKey("o", step=CoprimeStep("9876543210", 3)),
+        CoprimeKey("o", step=SHORT),
+    ),
+    "some of the digits": lambda: (CoprimeKey("o", step=CoprimeStep("012", 3)), CoprimeKey("o", step=SHORT)),
+    "another counter": lambda: (CoprimeKey("other", step=SHORT), CoprimeKey("o", step=SHORT)),
+    "another secret": lambda: (CoprimeKey("o", step=keyed(SECRET[16:])), CoprimeKey("o", step=keyed())),
+    "another tweak": lambda: (CoprimeKey("o", step=keyed(tweak=b"a")), CoprimeKey("o", step=keyed())),
+    "another counter of a secret": lambda: (CoprimeKey("other", step=keyed()), CoprimeKey("o", step=keyed())),
+    "a secret": lambda: (CoprimeKey("o", step=keyed()), CoprimeKey("o", step=CoprimeStep("0123456789", 6))),
+    "a prefix like a key": lambda: (
+        CoprimeKey("o", step=SHORT, prefix="a", separator="."),
+        CoprimeKey("o", step=CoprimeStep("0123456789.a", 5)),
+    ),
+    "another case": lambda: (
+        CoprimeKey("o", step=CoprimeStep("abc", 3), prefix="x", ignore_case=True),
+        CoprimeKey("o", step=CoprimeStep("ABC", 3), prefix="X", ignore_case=True),
+    ),
+}
+BETWEEN: dict[str, Callable[[CoprimeKey], Format]] = {
+    "direct": lambda old: old,
+    "through longer keys": lambda old: CoprimeKey("o", step=CoprimeStep("0123456789", 9)).accepting(old),
+    "through another format": lambda old: NanoId(length=30).accepting("__world__", old),
+    "through two": lambda old: NanoId(length=30).accepting(
+        CoprimeKey("o", step=CoprimeStep("0123456789", 9)).accepting(NanoId(length=31).accepting(old))
+    ),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("case", REPEATED)
+def test_ids_that_would_be_repeated(case: str, between: str) -> None:
+    """A format that would issue old ids again is refused, however deep the old one is in the chain."""
+    new, old = REPEATED[case]()
+    older = BETWEEN[between](old)
+
+    with pytest.raises(
+        ConfigurationError, match=r"so new ids would repeat old ones; .*longer keys, or .*another prefix"
+    ):
+        new.accepting(older)
+    with pytest.raises(ConfigurationError, match="would repeat old ones"):
+        new.accepting(NanoId(length=32)).accepting(NanoId(length=33), older)
+
+
+def test_another_counter_is_named() -> None:
+    """The error for another counter names both, and the one to keep."""
+    with pytest.raises(ConfigurationError, match=r"count them separately.*keep the name 'o' of the sequence"):
+        CoprimeKey("other", step=SHORT).accepting(CoprimeKey("o", step=SHORT))
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_ids_that_are_not_repeated(between: str) -> None:
+    """Longer keys, other prefixes and other letters are accepted, and so are the same keys of the same counter."""
+    old = CoprimeKey("o", step=SHORT, prefix="ord")
+    others = [
+        CoprimeKey(Counter(name="o"), step=SHORT, prefix="ord"),
+        CoprimeKey("o", step=SHORT, prefix="ord", ignore_case=True),
+        CoprimeKey("other", step=LONG, prefix="ord"),
+        CoprimeKey("other", step=SHORT, prefix="new"),
+        CoprimeKey("other", step=SHORT, prefix="order"),
+        CoprimeKey("other", step=CoprimeStep("abc", 3), prefix="ord"),
+    ]
+    for new in others:
+        accepting = new.accepting(BETWEEN[between](old))
+        assert accepting.is_valid("ord_382")
+        assert accepting.named() == pickle.loads(pickle.dumps(accepting)) == accepting
 
 
 def test_facts() -> None:

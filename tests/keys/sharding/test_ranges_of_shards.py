@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy import Engine, String, create_engine, event, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, TypedId, testing
 from sqlalchemy_public_id.keys.ranges import Ranges
 from sqlalchemy_public_id.keys.sharding import ShardRouter
 from sqlalchemy_public_id.keys.sharding.rules import bucket_of, jump
@@ -128,3 +129,42 @@ def test_the_most_careful_database_answers_for_all() -> None:
     )
 
     assert router.choosers["shard_chooser"](None, None) == "s"
+
+
+class ShardedLine(Base):
+    __tablename__ = "sharded_line"
+    box: Mapped[int] = mapped_column(primary_key=True)
+    place: Mapped[int] = mapped_column(primary_key=True)
+
+
+def test_part_of_a_key(new_engine: Callable[..., Engine]) -> None:
+    """A part of a composite key determines no shard: rows with it are found in whatever shard they are."""
+    router = ShardRouter({name: new_engine("sqlite") for name in ("a", "b")}, by=Ranges(shards=["a", "b"], size=100))
+    for engine in router.shards.values():
+        Base.metadata.create_all(engine)
+    with router.session() as session:
+        session.add_all(ShardedLine(box=5, place=place) for place in range(4))  # in turns, without a parent
+        session.commit()
+        found = [line.place for line in session.scalars(select(ShardedLine).where(ShardedLine.box == 5))]
+    assert sorted(found) == [0, 1, 2, 3]
+
+
+class Placed(PublicIdMixin, Base):
+    __tablename__ = "sharded_placed"
+    shard: Mapped[str] = mapped_column(String(1))
+
+
+def test_ids_that_wait_on_two_connections(new_engine: Callable[..., Engine]) -> None:
+    """A listener that reads the id of an object in a flush gets the one that waits for it, in whatever shard it is."""
+    router = ShardRouter({name: new_engine("sqlite") for name in ("a", "b")}, place=lambda one: one.shard)
+    for engine in router.shards.values():
+        Base.metadata.create_all(engine)
+    Base.registry.configure()  # the listener of the library, which draws the id, comes first
+    seen: list[str] = []
+    event.listen(Placed, "before_insert", lambda mapper, connection, one: seen.append(one.public_id))
+
+    ids = ["000000000001", "000000000002", "000000000003"]
+    with router.session() as session, testing.fixed_ids(Placed, *ids):
+        session.add_all(Placed(shard=shard) for shard in "abb")
+        session.commit()
+        assert sorted(session.scalars(select(Placed.public_id))) == sorted(seen) == ids

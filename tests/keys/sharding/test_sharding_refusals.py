@@ -38,12 +38,6 @@ def placing(engines: dict[str, Engine]) -> ShardRouter:
 
 
 @pytest.fixture
-def db(router: ShardRouter) -> Iterator[ShardedSession]:
-    with router.session() as session:
-        yield session
-
-
-@pytest.fixture
 def placed(placing: ShardRouter) -> Iterator[ShardedSession]:
     with placing.session() as session:
         yield session

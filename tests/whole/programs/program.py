@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,15 +13,19 @@ from typing import Any
 from sqlalchemy import inspect
 from sqlalchemy.exc import IntegrityError, ResourceClosedError, SQLAlchemyError
 from sqlalchemy.orm import Session
+from support import judge
 from support.interrupt import interrupted
 from whole.programs.worlds import World
 
 from sqlalchemy_public_id import PublicIdError, lookup, testing
 
-__all__ = ["Program", "Row"]
+__all__ = ["Planned", "Program"]
 
 FULL = 60
 """The maximum number of rows. With more rows and a hundred possible ids, a row may use up its retries."""
+
+NO_BOX = "no box"
+"""The reference of a row that refers to no box."""
 
 REFUSALS = (IntegrityError, PublicIdError)
 
@@ -31,7 +35,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @dataclass(frozen=True)
-class Row:
+class Planned:
     """The expected state of a row, or of an object before its INSERT."""
 
     id: str | None = None
@@ -46,7 +50,7 @@ class Row:
 class State:
     """The expected rows by their markers, and the number of INSERTs and logs of each."""
 
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, Planned] = field(default_factory=dict)
     inserts: Counter[int] = field(default_factory=Counter)
     logs: Counter[int] = field(default_factory=Counter)
 
@@ -66,7 +70,7 @@ class Program:
         self.state, self.committed = State(), State()
         self.levels: list[tuple[Any, State]] = []
         """The open savepoints, and the state before each."""
-        self.waiting: dict[int, Row] = {}
+        self.waiting: dict[int, Planned] = {}
         """The rows that the next flush should insert."""
         self.objects: list[tuple[Any, int]] = []
         """Objects, each with the marker of its row."""
@@ -205,7 +209,7 @@ class Program:
         """Add the rows that a failed step has stored without a transaction. Each may be stored only once."""
         there = [row for _, row in self.world.rows(self.session)]
         for row in there:
-            self.state.rows.setdefault(row.marker, Row())
+            self.state.rows.setdefault(row.marker, Planned())
         self.objects = [(each, marker) for each, marker in self.objects if inspect(each).persistent]
         self.copied.clear()
 
@@ -215,11 +219,11 @@ class Program:
         self.markers += 1
         return self.markers
 
-    def new_row(self, chance: random.Random, gives: float = 0.25) -> tuple[dict[str, Any], Row]:
+    def new_row(self, chance: random.Random, gives: float = 0.25) -> tuple[dict[str, Any], Planned]:
         """Return values for a new row, and its expected state."""
         marker = self.new_marker()
         values: dict[str, Any] = {"marker": marker, "code": marker}
-        row = Row(excuse="" if self.world.router is None else "an id that is taken decides on another shard")
+        row = Planned(excuse="" if self.world.router is None else "an id that is taken decides on another shard")
         if chance.random() < gives:
             row = self.give(chance)
             values["public_id"] = row.id
@@ -228,23 +232,23 @@ class Program:
             row = replace(row, excuse=f"{row.excuse} the code is taken")
         return values, row
 
-    def give(self, chance: random.Random) -> Row:
+    def give(self, chance: random.Random) -> Planned:
         taken = {row.id for row in (*self.state.rows.values(), *self.waiting.values())} - {None}
         if chance.random() < 0.3 and taken:
-            return Row(chance.choice(sorted(map(str, taken))), excuse="the id is taken")
+            return Planned(chance.choice(sorted(map(str, taken))), excuse="the id is taken")
         if chance.random() < 0.3 and self.shown - taken:
-            return Row(chance.choice(sorted(self.shown - taken)), excuse="another object shows the id")
+            return Planned(chance.choice(sorted(self.shown - taken)), excuse="another object shows the id")
         free = [each for each in self.ids if each not in taken and each not in self.shown]
-        return Row(chance.choice(free))
+        return Planned(chance.choice(free))
 
-    def new_object(self, chance: random.Random, gives: float = 0.25) -> tuple[Any, int, Row]:
+    def new_object(self, chance: random.Random, gives: float = 0.25) -> tuple[Any, int, Planned]:
         values, row = self.new_row(chance, gives)
         instance = chance.choice([self.model, *self.world.children])(**values)
         if chance.random() < 0.15:
             row = self.keep(instance, row)
         return instance, values["marker"], row
 
-    def keep(self, instance: Any, row: Row) -> Row:
+    def keep(self, instance: Any, row: Planned) -> Planned:
         """Return *row* with the id of its object, read before the INSERT. This id is final, but may be taken."""
         return replace(row, id=self.see(instance), excuse=row.excuse or "an id that was read may be taken")
 
@@ -260,7 +264,7 @@ class Program:
     def drop(self, instance: Any) -> None:
         self.objects = [(each, marker) for each, marker in self.objects if each is not instance]
 
-    def stored(self, marker: int, row: Row, is_logged: bool = False) -> None:
+    def stored(self, marker: int, row: Planned, is_logged: bool = False) -> None:
         """Expect *row* to be stored, and its log if the unit of work inserted an object."""
         self.state.rows[marker] = replace(row, excuse="")
         self.state.inserts[marker] += 1
@@ -287,43 +291,52 @@ class Program:
 
     def check(self) -> None:
         """Check that each row is stored once with its id, and that objects show the ids of their rows."""
-        rows: dict[int, Any] = {}
+        rows = judge.group_rows(self.stored_rows())
+        expected = {marker: judge.Expected(self.known(row)) for marker, row in self.state.rows.items()}
+        shown = [
+            judge.Shown(marker, judge.Row(vars(each).get("id"), vars(each).get("public_id")))
+            for each, marker in self.objects
+            if inspect(each).persistent
+        ]
+        self.assert_none(*judge.find_wrong_rows(expected, rows), *judge.find_wrong_objects(shown, rows))
+        for marker, (row,) in rows.items():
+            self.state.rows[int(marker)] = replace(self.state.rows[int(marker)], id=row.public_id)
+
+    def stored_rows(self) -> Iterator[judge.Stored]:
+        """Yield the rows that the session sees. Each is in the shard that its id tells."""
+        boxes = {key: public_id for public_id, key in self.world.boxes.items()}
         for shard, row in self.world.rows(self.session):
-            assert row.marker not in rows, f"the row {row.marker} is there twice"
-            rows[row.marker] = row
             if self.world.router is not None:
                 right = self.world.router.shard_of_id(self.model, row.public_id)
                 assert shard == right, f"the row {row.marker} is in {shard}, and its id tells {right}"
-        assert rows.keys() == self.state.rows.keys(), "rows are lost, or came back"
-        for marker, row in rows.items():
-            known = self.state.rows[marker]
-            assert known.id in (None, row.public_id), f"the id of the row {marker} was {known.id}, is {row.public_id}"
-            self.state.rows[marker] = replace(known, id=row.public_id)
-            if self.world.box is not None:
-                key = None if known.box is None else self.world.boxes[known.box]
-                assert row.box_id == key, f"the row {marker} refers to {row.box_id}, not to {known.box}"
-        for instance, marker in self.objects:
-            if inspect(instance).persistent:
-                assert marker in rows, f"the object of the row {marker} is persistent, and the row is not there"
-                shown = instance.__dict__.get("public_id", rows[marker].public_id)
-                assert shown == rows[marker].public_id, f"an object shows {shown}, its row {marker} has another id"
+            reference = NO_BOX if self.world.box is None or row.box_id is None else boxes[row.box_id]
+            yield judge.Stored(row.marker, judge.Row(row.id, row.public_id, reference))
+
+    @staticmethod
+    def known(row: Planned) -> judge.Row:
+        """Return what the judge may expect of a stored row."""
+        return judge.Row(None, row.id, row.box or NO_BOX)
+
+    @staticmethod
+    def assert_none(*findings: judge.Finding) -> None:
+        assert not findings, "; ".join(map(str, findings))
 
     def check_all(self) -> None:
         """Check more after a commit: the ids of detached and copied objects, and lookups of all rows."""
         self.check()
         ids = {marker: row.id for marker, row in self.state.rows.items()}
+        shown: list[judge.Shown] = []
         for instance, marker in self.objects:
             state = inspect(instance)
             if state.persistent or (state.detached and marker in ids and "public_id" in instance.__dict__):
-                assert instance.public_id == ids[marker], f"an object of the row {marker} shows {instance.public_id}"
+                shown.append(judge.Shown(marker, judge.Row(public_id=instance.public_id)))
         copied, self.copied = self.copied, []
         for instance, marker in copied:
             if marker in ids:
-                try:
-                    shown = instance.public_id
-                except (PublicIdError, SQLAlchemyError):
-                    continue  # the object shows no id
-                assert shown in (None, ids[marker]), f"a copied object of the row {marker} shows {shown}"
+                with suppress(PublicIdError, SQLAlchemyError):  # the object shows no id
+                    shown.append(judge.Shown(marker, judge.Row(public_id=instance.public_id)))
+        known = {marker: [self.known(row)] for marker, row in self.state.rows.items()}
+        self.assert_none(*judge.find_wrong_objects(shown, known))
         rows = lookup.get_many(self.session, self.model, [str(each) for each in ids.values()])
         assert {row.marker: public_id for public_id, row in rows.items()} == ids, "a lookup misses rows"
         for public_id, row in rows.items():

@@ -8,15 +8,15 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
-from sqlalchemy import insert, inspect
-from sqlalchemy.orm import Session, make_transient, make_transient_to_detached
-from whole.programs.program import Program, Row
+from sqlalchemy import inspect
+from sqlalchemy.orm import make_transient, make_transient_to_detached
+from support.steps import FLUSHING, OBJECT_STEPS, ONLY_ON, ROW_STEPS
+from whole.programs.program import Planned, Program
 from whole.programs.worlds import World
 
-from sqlalchemy_public_id import ConfigurationError, PublicIdNotFound, bulk, guard, idempotency, lookup
+from sqlalchemy_public_id import ConfigurationError, PublicIdNotFound, guard, idempotency, lookup
 
 __all__ = ["STEPS", "plan_of"]
 
@@ -42,9 +42,18 @@ def step(
     settles: bool = True,
     writes: bool = False,
     is_whole: bool = True,
-) -> Callable[[Callable[[Program, random.Random], None]], Callable[[Program, random.Random], None]]:
-    def register(run: Callable[[Program, random.Random], None]) -> Callable[[Program, random.Random], None]:
-        STEPS[run.__name__] = Step(run, weight, worlds, settles, writes, is_whole)
+    of_object: bool = False,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a step. One that is *of_object* gets an object with a row, and its marker, if there is one."""
+
+    def register(run: Callable[..., None]) -> Callable[..., None]:
+        def choose_and_run(program: Program, chance: random.Random) -> None:
+            chosen = program.choose(chance)
+            if chosen is not None:
+                run(program, chance, *chosen)
+
+        of_program = choose_and_run if of_object else run
+        STEPS[run.__name__] = Step(of_program, weight, worlds, settles, writes, is_whole)
         return run
 
     return register
@@ -64,7 +73,7 @@ IN_TRANSACTIONS = "plain traced spread family"
 ON_ONE_DATABASE = "plain traced family"
 
 
-def wait(program: Program, instance: Any, marker: int, row: Row) -> None:
+def wait(program: Program, instance: Any, marker: int, row: Planned) -> None:
     program.hold(instance, marker)
     program.waiting[marker] = row
 
@@ -156,7 +165,7 @@ def add_again(program: Program, chance: random.Random) -> None:
         if chance.random() < 0.5:
             instance.id = None
             instance.marker = instance.code = again = program.new_marker()
-            row = Row()
+            row = Planned()
             if instance.__dict__.get("public_id") is not None:
                 row = program.keep(instance, row)
             if program.world.box is not None:
@@ -168,7 +177,7 @@ def add_again(program: Program, chance: random.Random) -> None:
 # --- rows at once
 
 
-def rows_of(program: Program, chance: random.Random) -> dict[int, tuple[dict[str, Any], Row]]:
+def rows_of(program: Program, chance: random.Random) -> dict[int, tuple[dict[str, Any], Planned]]:
     """Return values for several rows, all of which have a public id or none."""
     gives = chance.choice([0.0, 0.0, 1.0])
     made = [program.new_row(chance, gives) for _ in range(chance.choice([1, 3, 8]))]
@@ -179,50 +188,76 @@ def rows_of(program: Program, chance: random.Random) -> dict[int, tuple[dict[str
     return {values["marker"]: (values, row) for values, row in made}
 
 
-def stored(program: Program, made: dict[int, tuple[dict[str, Any], Row]], is_logged: bool = False) -> None:
+def stored(program: Program, made: dict[int, tuple[dict[str, Any], Planned]], is_logged: bool = False) -> None:
     for marker, (_, row) in made.items():
         program.stored(marker, row, is_logged)
 
 
-@step(3, worlds="plain traced loose family", writes=True)
-def insert_rows(program: Program, chance: random.Random) -> None:
-    made = rows_of(program, chance)
-    with program.collisions(chance):
-        program.session.execute(insert(program.model), [values for values, _ in made.values()])
-    stored(program, made)
+def insert_by(name: str) -> Callable[[Program, random.Random], None]:
+    """Return the step that inserts several rows by the step *name* of ``ROW_STEPS``."""
 
-
-@step(2, worlds="plain", writes=True)
-def upsert(program: Program, chance: random.Random) -> None:
-    """Execute an upsert, which stores a new row, or changes an existing row without its id."""
-    if next(iter(program.world.engines.values())).dialect.name not in ("sqlite", "postgresql"):
-        return  # in MySQL, an upsert whose id collides would change the row with this id
-    dialect = import_module(f"sqlalchemy.dialects.{next(iter(program.world.engines.values())).dialect.name}")
-    made = rows_of(program, chance)
-    made = {marker: (values, row) for marker, (values, row) in made.items() if row.id is None and not row.excuse}
-    program.excuse = ""
-    there = [{"marker": 0, "code": code} for code in list(program.state.rows)[:2]]
-    if not made and not there:
-        return
-    statement = dialect.insert(program.model).on_conflict_do_update(index_elements=["code"], set_={"note": "upserted"})
-    with program.collisions(chance):
-        program.session.execute(statement, [*there, *(values for values, _ in made.values())])
-    program.session.expire_all()
-    stored(program, made)
-
-
-@step(2, worlds=ON_ONE_DATABASE, writes=True)
-def second_session(program: Program, chance: random.Random) -> None:
-    """Store objects in another session on the connection of this one, and close it."""
-    with Session(program.session.connection(), join_transaction_mode="create_savepoint") as other:
-        objects = [program.new_object(chance, gives=0) for _ in range(chance.choice([1, 3]))]
-        program.excuse = "; ".join(row.excuse for _, _, row in objects if row.excuse)
-        other.add_all(instance for instance, _, _ in objects)
+    def run(program: Program, chance: random.Random) -> None:
+        if program.world.database not in ONLY_ON.get(name, {program.world.database}):
+            return
+        made = rows_of(program, chance)
+        values = [values for values, _ in made.values()]
+        if name in UPSERTS:  # a row whose code is taken is no refusal; a given id that is taken would be one
+            made = {
+                marker: (values, row) for marker, (values, row) in made.items() if row.id is None and not row.excuse
+            }
+            program.excuse = ""
+            there = [{"marker": code, "code": code} for code in list(program.state.rows)[:2]]
+            values = [*there, *(values for values, _ in made.values())]
         with program.collisions(chance):
-            other.commit()
-        for instance, marker, row in objects:
-            assert row.id in (None, instance.public_id)
-            program.stored(marker, replace(row, id=instance.public_id), is_logged=True)
+            count, objects = ROW_STEPS[name](program.session, program.model, values)
+        assert count in (None, len(made)), f"{count} rows were counted, and {len(made)} inserted"
+        if name == "upsert":
+            program.session.expire_all()
+        for instance, marker in zip(objects, made, strict=bool(objects)):
+            program.hold(instance, marker)
+        stored(program, made)
+
+    run.__name__ = name
+    return run
+
+
+UPSERTS = frozenset({"skipping", "upsert"})
+WORLDS_OF_ROWS = {"orm": "plain traced loose family", "returning": ORDINARY, "skipping": "plain", "upsert": "plain"}
+"""Step → its worlds: a model with subclasses or a version has columns that only the ORM fills in."""
+for _name in ROW_STEPS:
+    if _name != "or_rollback":  # which ends the transaction, and with it all earlier steps
+        step(2, worlds=WORLDS_OF_ROWS.get(_name, "plain traced loose"), writes=True)(insert_by(_name))
+
+
+def save_by(name: str) -> Callable[[Program, random.Random], None]:
+    """Return the step that stores several objects by the step *name* of ``OBJECT_STEPS``."""
+
+    def run(program: Program, chance: random.Random) -> None:
+        made = rows_of(program, chance)
+        models = [program.model, *program.world.children] if name == "second_session" else [program.model]
+        objects = [chance.choice(models)(**values) for values, _ in made.values()]
+        reads = 0.3 if name.startswith("bulk_save") else chance.choice([0, 0, 0.3])
+        for each, (marker, (values, row)) in zip(objects, made.items(), strict=True):
+            if chance.random() < reads:
+                made[marker] = values, program.keep(each, row)
+                program.excuse += " an id that was read may be taken"
+        with program.collisions(chance):
+            objects = list(OBJECT_STEPS[name](program.session, objects))
+        for each, marker in zip(objects, made, strict=True):
+            if name == "bulk":
+                program.hold(each, marker)
+            elif "public_id" in vars(each):  # it belongs to no session
+                program.copied.append((each, marker))
+        stored(program, made, is_logged=name in FLUSHING)
+
+    run.__name__ = name
+    return run
+
+
+WORLDS_OF_OBJECTS = {"bulk": "plain traced loose spread family", "second_session": ON_ONE_DATABASE}
+for _name in OBJECT_STEPS:
+    if _name not in {"flush", "merge", "once"}:  # "add", "merge_new" and "insert_once" do more with their objects
+        step(3, worlds=WORLDS_OF_OBJECTS.get(_name, "plain traced loose"), writes=True)(save_by(_name))
 
 
 @step(1, worlds=ON_ONE_DATABASE, is_whole=False, writes=True)
@@ -255,40 +290,8 @@ def threads(program: Program, chance: random.Random) -> None:
         thread.join()
     assert not errors, repr(errors)
     for marker in markers:
-        program.stored(marker, Row(ids[marker]), is_logged=True)
+        program.stored(marker, Planned(ids[marker]), is_logged=True)
     program.commit()
-
-
-@step(3, worlds="plain traced loose", writes=True)
-def insert_values(program: Program, chance: random.Random) -> None:
-    made = rows_of(program, chance)
-    with program.collisions(chance):
-        program.session.execute(insert(program.model).values([values for values, _ in made.values()]))
-    stored(program, made)
-
-
-@step(3, worlds="plain traced loose", writes=True)
-def bulk_save_objects(program: Program, chance: random.Random) -> None:
-    made = rows_of(program, chance)
-    objects = [program.model(**values) for values, _ in made.values()]
-    for each in objects:
-        if chance.random() < 0.3 and program.see(each):
-            program.excuse += " an id that was read counts as given here, and may be taken"
-    with program.collisions(chance):
-        program.session.bulk_save_objects(objects, return_defaults=chance.random() < 0.5)
-    program.copied += [pair for pair in zip(objects, made, strict=True) if "public_id" in vars(pair[0])]
-    stored(program, made)
-
-
-@step(3, writes=True)
-def bulk_insert(program: Program, chance: random.Random) -> None:
-    made = rows_of(program, chance)
-    objects = [program.model(**values) for values, _ in made.values()]
-    with program.collisions(chance):
-        bulk.insert(program.session, objects)
-    for each, marker in zip(objects, made, strict=True):
-        program.hold(each, marker)
-    stored(program, made, is_logged=True)
 
 
 @step(3, worlds=ORDINARY, writes=True)
@@ -324,23 +327,17 @@ def insert_once_without_id(program: Program, chance: random.Random) -> None:
 # --- objects with rows
 
 
-@step(2, worlds=IN_TRANSACTIONS)
-def delete(program: Program, chance: random.Random) -> None:
-    chosen = program.choose(chance)
-    if chosen is not None:
-        program.session.delete(chosen[0])
-        program.session.flush()
-        program.drop(chosen[0])
-        del program.state.rows[chosen[1]]
+@step(2, worlds=IN_TRANSACTIONS, of_object=True)
+def delete(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
+    program.session.delete(instance)
+    program.session.flush()
+    program.drop(instance)
+    del program.state.rows[marker]
 
 
-@step(2, worlds=IN_TRANSACTIONS)
-def delete_and_store_again(program: Program, chance: random.Random) -> None:
+@step(2, worlds=IN_TRANSACTIONS, of_object=True)
+def delete_and_store_again(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     """Store the object of a deleted row again, with the same id."""
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
     old = program.state.rows[marker]
     values = {name: getattr(instance, name) for name in ("public_id", "marker", "code")}
     assert values["public_id"] == old.id
@@ -354,13 +351,9 @@ def delete_and_store_again(program: Program, chance: random.Random) -> None:
     program.stored(marker, old, is_logged=True)
 
 
-@step(3, worlds=IN_TRANSACTIONS, writes=True)
-def clone(program: Program, chance: random.Random) -> None:
+@step(3, worlds=IN_TRANSACTIONS, writes=True, of_object=True)
+def clone(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     """Make a new object of a stored one: it gets a new id if its id is reset, and is refused with the old id."""
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
     old = program.state.rows[marker]
     program.session.refresh(instance)
     program.session.expunge(instance)
@@ -375,7 +368,7 @@ def clone(program: Program, chance: random.Random) -> None:
         program.excuse = excuse
         program.session.flush()
         program.hold(instance, new)
-        program.stored(new, Row(box=old.box), is_logged=True)
+        program.stored(new, Planned(box=old.box), is_logged=True)
         return
     if chance.random() < 0.5:
         assert instance.public_id == old.id
@@ -385,13 +378,9 @@ def clone(program: Program, chance: random.Random) -> None:
     raise AssertionError(f"the clone of the row {marker} was stored, as {instance.public_id}")
 
 
-@step(2, worlds=ORDINARY)
-def make_stub(program: Program, chance: random.Random) -> None:
+@step(2, worlds=ORDINARY, of_object=True)
+def make_stub(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     """Make an object from the key of a row. It shows the id of the row."""
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
     key = instance.id
     program.session.expunge(instance)
     stub = program.model(id=key)
@@ -401,13 +390,9 @@ def make_stub(program: Program, chance: random.Random) -> None:
     assert stub.public_id == program.state.rows[marker].id, f"the stub of the row {marker} shows {stub.public_id}"
 
 
-@step(3, worlds=ORDINARY)
-def merge_key(program: Program, chance: random.Random) -> None:
+@step(3, worlds=ORDINARY, of_object=True)
+def merge_key(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     """Merge an object with the key of a row."""
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
     source = program.model(id=instance.id, note="merged")
     how = chance.choice(["nothing", "shown", "own", "other"])
     own = program.state.rows[marker].id
@@ -429,13 +414,9 @@ def merge_key(program: Program, chance: random.Random) -> None:
     assert merged.public_id == program.state.rows[marker].id
 
 
-@step(3, worlds=IN_TRANSACTIONS)
-def pickle_stored(program: Program, chance: random.Random) -> None:
+@step(3, worlds=IN_TRANSACTIONS, of_object=True)
+def pickle_stored(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     """Pickle a stored object, and merge the copy, or add it in place of the object."""
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
     if chance.random() < 0.3:
         program.session.expire(instance)
     make = chance.choice([copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
@@ -452,19 +433,14 @@ def pickle_stored(program: Program, chance: random.Random) -> None:
     assert copied.public_id == program.state.rows[marker].id
 
 
-@step(2, worlds=IN_TRANSACTIONS)
-def expunge(program: Program, chance: random.Random) -> None:
-    chosen = program.choose(chance)
-    if chosen is not None and chosen[1] in program.committed.rows:
-        program.session.expunge(chosen[0])
+@step(2, worlds=IN_TRANSACTIONS, of_object=True)
+def expunge(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
+    if marker in program.committed.rows:
+        program.session.expunge(instance)
 
 
-@step(3)
-def assign_own_id(program: Program, chance: random.Random) -> None:
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
+@step(3, of_object=True)
+def assign_own_id(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     if chance.random() < 0.5:
         program.session.expire(instance)
     instance.public_id = program.state.rows[marker].id
@@ -472,12 +448,8 @@ def assign_own_id(program: Program, chance: random.Random) -> None:
     assert instance.public_id == program.state.rows[marker].id
 
 
-@step(1)
-def assign_other_id(program: Program, chance: random.Random) -> None:
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
+@step(1, of_object=True)
+def assign_other_id(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     if chance.random() < 0.5:
         program.session.expire(instance)
     other = next(each for each in program.ids if not program.is_there(each))
@@ -487,13 +459,9 @@ def assign_other_id(program: Program, chance: random.Random) -> None:
     raise AssertionError(f"the row {marker} was given the id {other}")
 
 
-@step(2, worlds="plain")
-def refer(program: Program, chance: random.Random) -> None:
+@step(2, worlds="plain", of_object=True)
+def refer(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     """Assign another reference, the current one, none, or an unknown one."""
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, marker = chosen
     row = program.state.rows[marker]
     if chance.random() < 0.3:
         program.session.expire(instance)
@@ -509,13 +477,9 @@ def refer(program: Program, chance: random.Random) -> None:
     assert instance.box_public_id == box
 
 
-@step(3, worlds="family")
-def touch(program: Program, chance: random.Random) -> None:
+@step(3, worlds="family", of_object=True)
+def touch(program: Program, chance: random.Random, instance: Any, marker: int) -> None:
     """Update a row, which increments its version by one."""
-    chosen = program.choose(chance)
-    if chosen is None:
-        return
-    instance, _ = chosen
     before = instance.version
     instance.note = f"touched {chance.randrange(10**6)}"
     program.session.flush()

@@ -186,6 +186,11 @@ class World:
         return table
 
     @property
+    def database(self) -> str:
+        """The name of the first database."""
+        return next(iter(self.engines.values())).dialect.name
+
+    @property
     def has_savepoints(self) -> bool:
         return self.rolls_back and self.router is None
 

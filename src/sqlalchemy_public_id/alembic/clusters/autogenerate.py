@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from alembic.operations.ops import AlterColumnOp, CreateTableOp, DropTableOp, MigrateOperation, UpgradeOps
 from sqlalchemy import Column, Connection, Identity, Table
@@ -14,14 +13,21 @@ from sqlalchemy_public_id.alembic.clusters.operations import (
     CreateClusterSequenceOp,
     DropClusterConfigOp,
     DropClusterSequenceOp,
+    RenewClusterConfigOp,
     SetClusterOp,
 )
 from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
-from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.keys.cluster.audit import read_counter, read_key_range
-from sqlalchemy_public_id.keys.cluster.column import cluster_spec
+from sqlalchemy_public_id.keys.cluster.catalog import (
+    has_own_function,
+    read_config,
+    read_counter,
+    read_key_range,
+    read_upcoming,
+)
+from sqlalchemy_public_id.keys.cluster.column import ClusterSpec, cluster_spec, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import PREFIX, is_config, sequence_name
+from sqlalchemy_public_id.keys.ranges import range_of
 from sqlalchemy_public_id.migrations.table import columns_of
 
 if TYPE_CHECKING:
@@ -38,11 +44,13 @@ def replace_cluster_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: o
         if isinstance(op, DropTableOp) and op.schema in configured:
             ops += _drop_table(context, op)
         elif isinstance(op, CreateTableOp) and (table := tables.pop((op.schema, op.table_name), None)) is not None:
-            ops += [CreateClusterConfigOp(schema=table.schema)] if is_config(table) else [op]
+            ops += [_create_config(table)] if is_config(table) else [op]
             ops += [added for column in table.columns if (added := _op_for(column)) is not None]
         else:
             ops.append(op)
     for table in tables.values():
+        if is_config(table):
+            ops += _changes_of_config(context, table)
         for column in table.columns:
             ops += _changes_of(context, column)
     ops += [DropClusterConfigOp(schema=table.schema) for table in dropped if is_config(table)]
@@ -72,6 +80,36 @@ def _op_for(column: Column[Any]) -> CreateClusterSequenceOp | SetClusterOp | Non
     return SetClusterOp(table.name, column.name, schema=table.schema, **options)
 
 
+def _create_config(table: Table) -> CreateClusterConfigOp:
+    """Return the operation that creates the config, with the number that the models in its schema have, if any."""
+    specs = [
+        cluster_spec(each)
+        for of_model in table.metadata.tables.values()
+        for each in of_model.primary_key
+        if of_model.schema == table.schema
+    ]
+    numbers = [spec.cluster for spec in specs if spec is not None and spec.strategy == "function"]
+    number = next((each for each in numbers if isinstance(each, int)), None)
+    return CreateClusterConfigOp(number, schema=table.schema)
+
+
+def _changes_of_config(context: AutogenContext, table: Table) -> list[ClusterOp]:
+    """Return the operation that sets the number of the cluster, and the function that reads it, to what they should be.
+
+    A copy of a database has the number of the original, and an earlier version has written another function.
+    """
+    connection, inspector = context.connection, context.inspector
+    assert connection is not None
+    if not inspector.has_table(table.name, schema=table.schema):
+        return []
+    if not context.run_object_filters(table, table.name, "table", False, None):
+        return []
+    op = RenewClusterConfigOp(_create_config(table).cluster, schema=table.schema)
+    number = op.number(context.migration_context)
+    is_right = number is None or read_config(connection, inspector, table.schema) == range_of(resolved(number))
+    return [] if is_right and has_own_function(connection, table.schema) else [op]
+
+
 def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]:
     """Return the operations that change the keys of an existing table to the settings of *column*."""
     op, table, connection = _op_for(column), column.table, context.connection
@@ -88,30 +126,25 @@ def _changes_of(context: AutogenContext, column: Column[Any]) -> list[ClusterOp]
         return [op] if counter is None and has_functions else []
     if counter is not None:
         return [_drop_counter(table, column, counter), op]
-    return [] if _is_within(context, connection, op) else [op]
+    return [] if _is_within(context, connection, op, cast("ClusterSpec", cluster_spec(column))) else [op]
 
 
-def _is_within(context: AutogenContext, connection: Connection, op: SetClusterOp) -> bool:
-    """Return True if the counter has the limits that *op* would set, or if the database does not show them.
-
-    Without a guard, an ``AUTO_INCREMENT`` shows only whether it is below its range; on SQLite, not even that.
-    """
-    counted_by = key_counter_of(connection.dialect)
-    try:
-        keys = op.keys(context.migration_context)
+def _is_within(context: AutogenContext, connection: Connection, op: SetClusterOp, spec: ClusterSpec) -> bool:
+    """Return True if the counter has the limits that *op* would set; without limits, if the next key is within them."""
+    is_in_env = context.migration_context.opts.get("public_id_cluster") is not None
+    try:  # a migration cannot contain the function of a model, but its number can be compared
+        keys = spec.keys() if callable(spec.cluster) and not is_in_env else op.keys(context.migration_context)
     except ConfigurationError:  # each database has its own number, and none is configured here
         keys = None
-    if counted_by is KeyCounter.SEQUENCE or op.enforce_range:
+    has_sequence = key_counter_of(connection.dialect) is KeyCounter.SEQUENCE
+    if has_sequence or op.enforce_range:
         existing = read_key_range(connection, op.table, op.schema, op.column)
-        is_any = op.cluster is None and op.key_range is None and existing is not None and existing.cluster is not None
-        return is_any or (existing is not None and existing == keys)
-    if keys is None or counted_by is KeyCounter.SQLITE_SEQUENCE:
-        return True
-    # information_schema of MySQL caches an old number
-    query = f"SHOW CREATE TABLE {quoted_table(op.table, op.schema, connection.dialect)}"
-    sql = str(connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()[1])
-    counter = re.search(r"\bAUTO_INCREMENT=(\d+)", sql.rpartition("\n)")[2])
-    return int(counter[1] if counter else 1) >= keys.start  # the audit finds counters behind the range
+        if keys is None:
+            return existing is not None and existing.cluster is not None
+        if existing != keys or has_sequence:
+            return existing == keys
+    upcoming = None if keys is None else read_upcoming(connection, op.table, op.schema, op.column)
+    return keys is None or (upcoming is not None and upcoming.stays_in(keys))
 
 
 def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperation]:

@@ -83,8 +83,11 @@ def _run(operations: Operations, op: ClusterOp) -> None:
 class CreateClusterConfigOp(ClusterOp):
     """Create the table ``cluster_config``, and on PostgreSQL the function ``this_cluster()``.
 
-    :param cluster: the number of the cluster; by default, the one in ``env.py``. Without either, the table stays empty,
-        and every INSERT that needs a key fails until the row is inserted.
+    Run it again to change the number, and to replace a function that an earlier version has written.
+
+    :param cluster: the number of the cluster; by default, the one in ``env.py``, or else in the environment variable
+        ``PUBLIC_ID_CLUSTER``. Without any, the table stays empty or as it is; while it is empty, every INSERT that
+        needs a key fails.
     """
 
     name = "create_cluster_config"
@@ -92,8 +95,24 @@ class CreateClusterConfigOp(ClusterOp):
     schema: str | None = field(default=None, kw_only=True)
 
     def _statements(self, context: MigrationContext, connection: Connection | None) -> list[str]:
-        config, cluster = Config(context.dialect, self.schema), _cluster(context, self.cluster)
+        config, cluster = Config(context.dialect, self.schema), self.number(context)
         return [*config.create(), *([] if cluster is None else config.set(resolved(cluster)))]
+
+    def number(self, context: MigrationContext) -> Any:
+        """Return the number that is set, or a function that returns it; ``None`` if there is none.
+
+        :raises ConfigurationError: if the environment variable is invalid.
+        """
+        cluster = _cluster(context, self.cluster)
+        known = ClusterSpec().known_keys() if cluster is None else None
+        return cluster if known is None else known.cluster
+
+
+class RenewClusterConfigOp(CreateClusterConfigOp):
+    """The operation for a config that exists. A downgrade keeps the table, and the number of its database."""
+
+    def reverse(self) -> MigrateOperation:
+        return RenewClusterConfigOp(schema=self.schema)
 
 
 @registered

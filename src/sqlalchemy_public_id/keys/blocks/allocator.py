@@ -6,21 +6,28 @@ import asyncio
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import Engine, Table
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import await_only, greenlet_spawn
 from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats.pool import reset_in_child
-from sqlalchemy_public_id.keys.blocks.lease import END, Lessor, checked_name, counter_table
-from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.keys.blocks.lease import (
+    COUNTERS,
+    END,
+    Lessor,
+    Refusal,
+    checked_name,
+    checked_number,
+    checked_timeout,
+    counter_table,
+)
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet
 
 if TYPE_CHECKING:
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 100, 1_000_000
+_MOST = 2**40
+"""The most numbers that one call leases, so that a wrong count does not use up the sequence: eight million calls do."""
 
 
 class BlockAllocator:
@@ -48,11 +57,11 @@ class BlockAllocator:
         first lease. With an ``AsyncEngine``, :meth:`next` works in a flush and in column defaults; everywhere else, use
         :meth:`anext`, :meth:`atake` and :meth:`areserve`.
     :param name: the name of the sequence, 1 to 100 printable ASCII characters, compared byte by byte.
-    :param block: how many numbers to lease at once. By default 100, doubled after each block that lasts less than a
-        second, up to 1,000,000.
+    :param block: how many numbers to lease at once, at most 2⁴⁰. By default 100, doubled after each block that lasts
+        less than a second, up to 1,000,000.
     :param table: the name of the table.
     :param schema: the schema of the table.
-    :param start: the first number of a sequence that has no row yet.
+    :param start: the lowest number. A sequence that is below continues from here, for a table that already has rows.
     :param timeout: how many seconds a call waits for a lease, in addition to the engine's own timeouts for a connection
         and for its pool.
     :param create: whether the first lease creates a missing table.
@@ -75,7 +84,7 @@ class BlockAllocator:
         name: str,
         *,
         block: int | None = None,
-        table: str = "public_id_block",
+        table: str = COUNTERS,
         schema: str | None = None,
         start: int = 1,
         timeout: float = 5.0,
@@ -83,12 +92,14 @@ class BlockAllocator:
     ) -> None:
         self.name: str = checked_name(name)
         """The name of the sequence."""
-        self.block: int | None = block if block is None else _checked("block", block, 1, END, ConfigurationError)
+        self.block: int | None = (
+            block if block is None else checked_number("block", block, 1, _MOST, ConfigurationError)
+        )
         """The size of a block if it is fixed."""
-        self.timeout: float = _checked_timeout(timeout)
+        self.timeout: float = checked_timeout(timeout)
         """For how many seconds a call waits for a lease."""
-        self.start: int = _checked("start", start, 0, END - 1, ConfigurationError)
-        """The first number of the sequence."""
+        self.start: int = checked_number("start", start, 0, END - 1, ConfigurationError)
+        """The lowest number of the sequence."""
         self.table: Table = counter_table(table, schema)
         """The table of counters. ``allocator.table.to_metadata(Base.metadata)`` adds it to your migrations."""
         self._lessor = Lessor(engine, self.table, self.name, self.start, create=create)
@@ -100,9 +111,13 @@ class BlockAllocator:
 
     def _begin(self) -> None:
         self._next = self._stop = 0  # the block in use
-        self._later: deque[range] = deque()
-        self._memory = threading.Lock()  # held for moments, never during a lease
+        self._later: tuple[range, ...] = ()
+        self._doubted: list[range] = []  # numbers that a table may have
+        self._refusal: Refusal | None = None
+        # held for moments, never during a lease; reentrant, because a signal handler or a finalizer may take numbers
+        self._memory = threading.RLock()
         self._turn = threading.Lock()
+        self._leasing: set[object] = set()  # the threads and tasks that have a turn
         _turns.add(self._turn)
         self._turns_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._size = self.block or _FIRST_BLOCK
@@ -123,7 +138,7 @@ class BlockAllocator:
         """
         with self._memory:
             number = self._next
-            if number < self._stop:
+            if number < self._stop:  # no function is called from here on, so no signal handler runs in between
                 self._next = number + 1
                 return number
         [numbers] = self.take(1)
@@ -134,9 +149,10 @@ class BlockAllocator:
 
         :raises LeaseNotAvailable: as :meth:`next`. Numbers that were in memory stay there.
         :raises KeySpaceExhausted: as :meth:`next`.
-        :raises ValueError: unless *count* is a whole number from 0 to 2⁶³ - 1.
+        :raises ValueError: unless *count* is a whole number from 0 to 2⁴⁰. A wrong count, such as a time in
+            nanoseconds, would use up the sequence for all processes.
         """
-        count = _checked("count", count, 0, END, ValueError)
+        count = checked_number("count", count, 0, _MOST, ValueError)
         while (taken := self._pop(count)) is None:
             self._fill(count)
         return taken
@@ -150,18 +166,21 @@ class BlockAllocator:
         :raises KeySpaceExhausted: as :meth:`next`.
         :raises ValueError: as :meth:`take`.
         """
-        count = _checked("count", count, 0, END, ValueError)
+        count = checked_number("count", count, 0, _MOST, ValueError)
         while self.reserved < count:
             self._fill(count)
 
     @property
     def reserved(self) -> int:
         """How many numbers are in memory."""
-        return self._stop - self._next + sum(map(len, self._later.copy()))
+        with self._memory:
+            first, stop, later = self._next, self._stop, self._later
+        return stop - first + sum(map(len, later))
 
     async def anext(self) -> int:
         """Async version of :meth:`next`, for an ``AsyncEngine``."""
-        return self.next() if self.reserved else await self._awaited(self.next)
+        taken = self._pop(1)  # in one step: another thread with an event loop of its own may take the last number
+        return taken[0].start if taken else await self._awaited(self.next)
 
     async def atake(self, count: int) -> list[range]:
         """Async version of :meth:`take`."""
@@ -188,8 +207,7 @@ class BlockAllocator:
     def close(self) -> None:
         """Discard the numbers in memory; the next call leases a new block. Programs need not call it at exit."""
         with self._memory:
-            self._next = self._stop
-            self._later.clear()
+            self._next, self._later, self._doubted = self._stop, (), []
 
     async def aclose(self) -> None:
         """Async version of :meth:`close`."""
@@ -212,51 +230,124 @@ class BlockAllocator:
     def _pop(self, count: int) -> list[range] | None:
         """Take *count* numbers out of memory; take none and return ``None`` if it has fewer."""
         with self._memory:
-            if self.reserved < count:
-                return None
-            taken: list[range] = []
-            while count:
-                if self._next == self._stop:
-                    block = self._later.popleft()
-                    self._next, self._stop = block.start, block.stop
-                taken.append(range(self._next, min(self._next + count, self._stop)))
-                self._next = taken[-1].stop
-                count -= len(taken[-1])
-            return taken
+            while True:
+                first, stop, later = self._next, self._stop, self._later
+                if 0 < count <= stop - first:
+                    taken, rest = [range(first, first + count)], (first + count, stop, later)
+                else:
+                    parts = _divided([range(first, stop), *later], count)
+                    if parts is None:
+                        return None
+                    taken, (block, *others) = parts
+                    rest = block.start, block.stop, tuple(others)
+                if self._next == first and self._stop == stop and self._later is later:
+                    # no signal handler has taken numbers since; none runs here, because no function is called
+                    self._next, self._stop, self._later = rest
+                    return taken
 
     def _fill(self, count: int) -> None:
         """Lease a block unless *count* numbers are in memory by now: one thread or task leases for all that wait."""
         deadline = time.monotonic() + self.timeout
         with self._turn_until(deadline):
+            self._release_doubted()
             if (missing := count - self.reserved) <= 0:
                 return
             if self.block is None and self._leased_at is not None and time.monotonic() - self._leased_at < 1:
                 self._size = min(self._size * 2, _LARGEST_BLOCK)
-            leased = self._lessor.lease(max(self._size, missing), self.timeout, deadline)
+            leased = self._lease(max(self._size, missing), deadline)
             self._leased_at = time.monotonic()
+            self._keep(leased)
+
+    def _keep(self, leased: range) -> None:
+        stop = leased.stop
+        with self._memory:
+            while True:
+                later = self._later
+                longer = (*later, leased)
+                if not later and self._stop == leased.start:
+                    self._stop = stop
+                    return
+                if self._later is later:  # a signal handler may have taken numbers: the lock is reentrant
+                    self._later = longer
+                    return
+
+    # --- a table with keys that the counter has not issued: it was adopted, loaded, or restored
+
+    def _doubt(self, refusal: Refusal) -> None:
+        """Issue no number in memory before it was looked up in the table, which has just refused one."""
+        with self._memory:
+            while True:
+                first, stop, later = self._next, self._stop, self._later
+                doubted = [*self._doubted, *(each for each in (range(first, stop), *later) if each)]
+                if self._next == first and self._stop == stop and self._later is later:  # as in _pop()
+                    self._next, self._stop, self._later, self._doubted = 0, 0, (), doubted
+                    self._refusal = refusal
+                    return
+
+    def _release_doubted(self) -> None:
+        """Issue doubted numbers again, after the last one that the table has."""
+        while (refusal := self._refusal) is not None and (doubted := self._doubted.copy()):
+            numbers = doubted[0]
+            taken = self._look(refusal, numbers)
             with self._memory:
-                if self._stop == leased.start and not self._later:
-                    self._stop = leased.stop
-                else:
-                    self._later.append(leased)
+                if numbers not in self._doubted:  # close() has discarded them meanwhile
+                    continue
+                self._doubted.remove(numbers)
+                if free := numbers if taken is None else range(taken + 1, numbers.stop):
+                    self._keep(free)
+
+    def _lease(self, count: int, deadline: float) -> range:
+        """Lease *count* numbers. After a refusal, look once whether the table has some of them, and then skip its keys.
+
+        Numbers that the table has would be refused one by one.
+        """
+        leased, refusal = self._lessor.lease(count, self.timeout, deadline), self._refusal
+        if refusal is None:
+            return leased
+        if self._look(refusal, leased) is not None:
+            largest = self._look(refusal)
+            leased = self._lessor.lease(count, self.timeout, deadline, 0 if largest is None else largest + 1)
+        self._refusal = None
+        return leased
+
+    def _look(self, refusal: Refusal, numbers: range | None = None) -> int | None:
+        if refusal.engine.dialect.is_async and not is_in_greenlet():
+            raise ConfigurationError(
+                f"the table {refusal.key.table.name} has refused a number of {self!r}, and has to be read with its "
+                f"AsyncEngine: give the allocator this engine, and await allocator.areserve(count)"
+            )
+        try:
+            return refusal.largest(numbers)
+        except DBAPIError as error:
+            raise self._lessor.not_available(self.timeout, error) from error
 
     @contextmanager
     def _turn_until(self, deadline: float) -> Generator[None]:
         turn: threading.Lock | asyncio.Lock = self._turn
-        if self._lessor.is_async:
+        is_async = self._lessor.is_async
+        if is_async:
             self._require_greenlet(
                 "write await allocator.anext() or atake(), or await allocator.areserve(count) before; inside the flush "
                 "of an AsyncSession, next() waits by itself"
             )
-            # not the lock of all threads, which would block the event loop
-            turn = self._turns_of_loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-            await_only(turn.acquire())  # the task that holds it has a deadline, too
-        elif not self._turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
-            raise self._lessor.not_available(self.timeout)
+        leasing = self._leasing
+        owner: object = asyncio.current_task() if is_async else threading.get_ident()
+        if owner in leasing:  # it would wait for itself
+            raise self._lessor.interrupting()
+        leasing.add(owner)
         try:
-            yield
+            if is_async:
+                # not the lock of all threads, which would block the event loop
+                turn = self._turns_of_loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+                await_only(turn.acquire())  # the task that holds it has a deadline, too
+            elif not self._turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
+                raise self._lessor.not_available(self.timeout)
+            try:
+                yield
+            finally:
+                turn.release()
         finally:
-            turn.release()
+            leasing.discard(owner)
 
     def _require_greenlet(self, advice: str) -> None:
         if self._lessor.is_async and not is_in_greenlet():
@@ -277,8 +368,6 @@ class BlockAllocator:
 _turns: WeakSet[threading.Lock] = WeakSet()
 _LONGEST_FORK = 1.0
 """How many seconds a fork waits at most."""
-
-
 _held = threading.local()
 """The turns that a thread has taken for its fork."""
 
@@ -298,15 +387,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 
 
-def _checked(name: str, number: object, first: int, last: int, error: type[Exception]) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or not first <= number <= last:
-        raise error(f"{name} is {safe_repr(number)}, expected a whole number from {first} to {last}")
-    return number
-
-
-def _checked_timeout(timeout: object) -> float:
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout <= TIMEOUT_MAX:
-        raise ConfigurationError(
-            f"timeout is {safe_repr(timeout)}, expected a number of seconds above 0, at most {TIMEOUT_MAX:.0f}"
-        )
-    return float(timeout)
+def _divided(blocks: list[range], count: int) -> tuple[list[range], list[range]] | None:
+    """Return the first *count* numbers of *blocks*, and the blocks that are left; ``None`` if there are fewer."""
+    taken: list[range] = []
+    for at, block in enumerate(blocks):
+        part = block[:count]
+        if part:
+            taken.append(part)
+            count -= len(part)
+        if not count:
+            return taken, [block[len(part) :], *blocks[at + 1 :]]
+    return None

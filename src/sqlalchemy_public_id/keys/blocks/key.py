@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Column, Connection
+from sqlalchemy import Column, Connection, Engine, UniqueConstraint
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
+from sqlalchemy_public_id._private import inserted_table
+from sqlalchemy_public_id.dialects import Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.guard.checks import inserted_by
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
+from sqlalchemy_public_id.keys.blocks.lease import Refusal
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm import Listener, Listeners, listen_unwrapped
 
@@ -24,6 +30,9 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
     The column is like :func:`~sqlalchemy_public_id.bigint_key` without autoincrement: ``BIGINT``, on MySQL and MariaDB
     ``BIGINT UNSIGNED``, on SQLite ``INTEGER``. ORM and Core inserts use the allocator unless a key is set. A flush
     needs no RETURNING, so it inserts many objects with one statement on MySQL and SQLite, too.
+
+    If the table refuses a key that the allocator has issued, because it has rows that the counter does not know of, the
+    next lease skips the keys of the table.
 
     Programs without the allocator have to provide their own keys. Keyword arguments are passed to
     :func:`sqlalchemy.orm.mapped_column`.
@@ -57,6 +66,12 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
     )
 
 
+def allocator_of(column: Column[Any]) -> BlockAllocator | None:
+    """Return the allocator of a key from blocks; ``None`` for any other column."""
+    found: BlockAllocator | None = column.info.get(_ALLOCATOR)
+    return found
+
+
 def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     # with the column default alone, a flush would send one INSERT per row
     allocators: dict[str, BlockAllocator] = {
@@ -77,4 +92,32 @@ def _on_mapper_configured(mapper: Mapper[Any], model: type[Any]) -> None:
     listen_unwrapped(mapper, "before_insert", before_insert)
 
 
-_LISTENERS = Listeners(Listener(Mapper, "mapper_configured", _on_mapper_configured))
+def _on_error(context: ExceptionContext) -> None:
+    """Let the allocator look at a table that has refused a key. Runs when a statement of any engine has failed."""
+    execution: Any = context.execution_context
+    cause, engine = context.original_exception, context.engine
+    if not isinstance(context.sqlalchemy_exception, IntegrityError) or execution is None or engine is None:
+        return
+    insert = inserted_by(execution.compiled) if execution.isinsert else None
+    violation = traits_for(engine.dialect).violation(cause) if isinstance(cause, Exception) else None
+    if insert is None or violation is None:
+        return
+    table = inserted_table(execution.compiled, insert)
+    for column in table.primary_key:
+        allocator = allocator_of(column)
+        if allocator is not None and _may_be_of(violation, column):
+            allocator._doubt(Refusal(engine, column))  # pyright: ignore[reportPrivateUsage]  # private to users
+
+
+def _may_be_of(violation: Violation, key: Column[Any]) -> bool:
+    """Return True unless the duplicate is in another column than *key*. The name of a primary key may be unknown."""
+    if violation.columns is not None:
+        return violation.columns == f"{key.table.name}.{key.name}"
+    others: set[Any] = {each.name for each in key.table.indexes}
+    others |= {each.name for each in key.table.constraints if isinstance(each, UniqueConstraint)}
+    return violation.constraint is None or violation.constraint.rpartition(".")[2] not in others
+
+
+_LISTENERS = Listeners(
+    Listener(Mapper, "mapper_configured", _on_mapper_configured), Listener(Engine, "handle_error", _on_error)
+)

@@ -12,9 +12,10 @@ import random
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from threading import TIMEOUT_MAX
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, insert, inspect, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, func, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import AssertionPool, Pool, SingletonThreadPool, StaticPool
@@ -29,6 +30,8 @@ from sqlalchemy_public_id.messages import safe_repr
 END = 2**63 - 1
 """The largest ``BIGINT``: the first number that cannot be leased, because the counter has to stay above it."""
 
+COUNTERS = "public_id_block"
+"""The usual name of the table of counters."""
 _NAME_LENGTH = 100
 _ONE_CONNECTION = AssertionPool, SingletonThreadPool, StaticPool
 """Pools without a second connection for a thread, or with a database that no other connection sees."""
@@ -70,6 +73,47 @@ def checked_name(name: object) -> str:
     return name
 
 
+def checked_number(name: str, number: object, first: int, last: int, error: type[Exception]) -> int:
+    """Return *number* if it is whole and from *first* to *last*; raise *error* otherwise."""
+    if not isinstance(number, int) or isinstance(number, bool) or not first <= number <= last:
+        raise error(f"{name} is {safe_repr(number)}, expected a whole number from {first} to {last}")
+    return number
+
+
+def checked_timeout(timeout: object) -> float:
+    """Return *timeout* in seconds if a lock can wait so long."""
+    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout <= TIMEOUT_MAX:
+        raise ConfigurationError(
+            f"timeout is {safe_repr(timeout)}, expected a number of seconds above 0, at most {TIMEOUT_MAX:.0f}"
+        )
+    return float(timeout)
+
+
+class Refusal(NamedTuple):
+    """A table that has refused a number as a duplicate, because its rows have numbers that were not leased."""
+
+    engine: Engine
+    """The engine of the INSERT, which may be another one than the engine of the leases."""
+    key: Column[Any]
+
+    def largest(self, numbers: range | None = None) -> int | None:
+        """Return the largest key of the table, among *numbers* if they are given; ``None`` if there is none.
+
+        It is read at the end of an index. A role that may not read the table gets ``None``.
+        """
+        query = select(func.max(self.key))
+        if numbers is not None:
+            query = query.where(self.key.between(numbers.start, numbers.stop - 1))
+        try:
+            with self.engine.connect() as connection:
+                found: int | None = connection.scalar(query)
+        except DBAPIError as error:
+            if not traits_for(self.engine.dialect).is_permission_error(error.orig):
+                raise
+            return None
+        return found
+
+
 class _Moved(Exception):
     """Another transaction has moved the counter meanwhile."""
 
@@ -79,7 +123,7 @@ class _Unreachable(Exception):
 
 
 class Lessor:
-    """Leases blocks of the sequence *name*; the first begins at *start*."""
+    """Leases blocks of the sequence *name*, with no number below *start*."""
 
     def __init__(self, engine: Any, table: Table, name: str, start: int, *, create: bool) -> None:
         self._configured = engine
@@ -121,8 +165,10 @@ class Lessor:
             _inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
 
-    def lease(self, count: int, timeout: float, deadline: float) -> range:
+    def lease(self, count: int, timeout: float, deadline: float, floor: int = 0) -> range:
         """Lease *count* numbers, or the last ones that are left, by *deadline*, *timeout* seconds after the call.
+
+        No number is below *floor*.
 
         :raises LeaseNotAvailable: if other transactions, or a lost connection, prevent the lease until then.
         """
@@ -133,7 +179,7 @@ class Lessor:
                 if refusal is not None:
                     self._create_if_missing(refusal)
                     refusal = None
-                return self._lease(count)
+                return self._lease(count, floor)
             except Exception as error:
                 left = deadline - time.monotonic()
                 if not self._is_transient(error):
@@ -149,7 +195,7 @@ class Lessor:
                     await_only(asyncio.sleep(seconds)) if self.is_async else time.sleep(seconds)
                     pause = min(pause * 2, _LONGEST_PAUSE_AWAY if isinstance(error, _Unreachable) else _LONGEST_PAUSE)
 
-    def _lease(self, count: int) -> range:
+    def _lease(self, count: int, floor: int) -> range:
         try:
             connection = self.engine.connect()
         except (OperationalError, InterfaceError, OSError) as error:
@@ -161,7 +207,7 @@ class Lessor:
                 raise _no_own_connection("with SQLite in memory")
             with traits.failing_at_locks(connection):
                 counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
-                first = self.start if counter is None else counter
+                first = max(self.start, floor, counter or 0)
                 if first >= END:
                     raise KeySpaceExhausted(
                         f"the sequence {self.name!r} has issued its last key: its counter in {table.fullname} is at "
@@ -226,6 +272,16 @@ class Lessor:
             original = getattr(cause, "orig", None) or cause
             reason += f" ({' '.join(str(original).split()) or type(original).__name__})"
         return LeaseNotAvailable(self.name, timeout=timeout, reason=reason, advice=advice)
+
+    def interrupting(self) -> LeaseNotAvailable:
+        """Return the error for a call within another one of the same thread or task, which would wait for itself."""
+        return LeaseNotAvailable(
+            self.name,
+            timeout=0,
+            reason="this call has interrupted a lease of its own thread, from a signal handler, a finalizer or a "
+            "listener of the engine",
+            advice="call allocator.reserve(count) early, so that it finds numbers in memory",
+        )
 
     # --- the table
 

@@ -6,16 +6,23 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
-from sqlalchemy import Column, Connection, Identity, Table, event
+from sqlalchemy import Column, Connection, Engine, Identity, MetaData, Table, event, inspect
+from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import MappedColumn, mapped_column
 
+from sqlalchemy_public_id._private import inserted_table
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.guard.checks import inserted_by
 from sqlalchemy_public_id.key_types import BigIntegerKey
-from sqlalchemy_public_id.keys.cluster.ddl import ClusterColumn, Config, as_ddl, config_table
+from sqlalchemy_public_id.keys.cluster.catalog import find_difference
+from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, ClusterColumn, Config, as_ddl, config_table
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.orm import Listener, Listeners
+from sqlalchemy_public_id.weak import RefDict
 
 Cluster: TypeAlias = "int | Callable[[], int]"
 Strategy: TypeAlias = Literal["identity", "function"]
@@ -52,7 +59,7 @@ class ClusterSpec:
             resolved(self.cluster)
 
     def keys(self) -> Range:
-        """Return the range of keys for ``strategy="identity"``, from the cluster, a function, or the environment.
+        """Return the range of keys from the setting, from the cluster, a function, or the environment.
 
         :raises ConfigurationError: if there is none.
         """
@@ -72,6 +79,14 @@ class ClusterSpec:
                 f'strategy="function", with the number in the database'
             ) from None
 
+    def known_keys(self) -> Range | None:
+        """Return :meth:`keys`; ``None`` if neither the model nor the environment has a number.
+
+        :raises ConfigurationError: if the number is invalid.
+        """
+        is_told = self.key_range is not None or self.cluster is not None or _ENVIRONMENT in os.environ
+        return self.keys() if is_told else None
+
 
 def cluster_key(
     name: str | None = None,
@@ -86,16 +101,19 @@ def cluster_key(
 
     :param name: the name of the counter with ``strategy="function"``; by default, the name of the table. With
         ``strategy="identity"``, the counter belongs to the column and ignores it.
-    :param cluster: the number of this cluster, 0 to 32767, or a function that is called when DDL is emitted. Default:
-        the environment variable ``PUBLIC_ID_CLUSTER``; with ``strategy="function"``, the number in the database.
+    :param cluster: the number of this cluster, 0 to 32767, or a function that is called when DDL is emitted or
+        compared. Default: the environment variable ``PUBLIC_ID_CLUSTER``; with ``strategy="function"``, the number in
+        the database. ``create_all()`` compares the database with the number, and so does the first INSERT of each
+        engine that needs a key from a table, unless the number comes from a function. A program that writes to the
+        databases of several clusters has no number, or a function.
     :param key_range: a range of keys instead of a cluster: one of the :class:`~sqlalchemy_public_id.keys.Ranges`.
     :param strategy: ``"identity"``: ``IDENTITY`` or ``AUTO_INCREMENT``, which begins inside the range of the cluster,
         at no cost. ``"function"``: each key reads the cluster from the table ``cluster_config``; not on SQLite.
     :param enforce_range: whether triggers refuse inserted keys outside of the range, on MySQL, MariaDB and SQLite.
         PostgreSQL needs none: its sequences have limits.
     :param kwargs: passed to :func:`sqlalchemy.orm.mapped_column`.
-    :raises ConfigurationError: for invalid settings; and when DDL is emitted, if the environment has no cluster or the
-        database has another one.
+    :raises ConfigurationError: for invalid settings; when DDL is emitted, if the environment has no cluster; and from
+        ``create_all()`` or the first INSERT, if the database counts for another one.
 
     The DDL comes from listeners of the table, which a ``MetaData`` loses when it is pickled.
 
@@ -122,6 +140,7 @@ def cluster_key(
         BigIntegerKey(unsigned=False), Identity(), primary_key=True, autoincrement=True, **kwargs
     )
     event.listen(mapped.column, "after_parent_attach", _on_attach, propagate=True)
+    _LISTENERS.install()
     return mapped
 
 
@@ -149,6 +168,7 @@ def _on_attach(column: Column[Any], table: Table) -> None:
     if spec is None or not isinstance(table, Table):
         return
     table.dialect_options["sqlite"]["autoincrement"] = True
+    event.listen(table.metadata, "before_create", _before_create)  # SQLAlchemy adds it only once
     # per connection: threads share a metadata, and each may create its tables in another database
     ranges: WeakKeyDictionary[Connection, Range] = WeakKeyDictionary()
 
@@ -184,6 +204,75 @@ def _on_attach(column: Column[Any], table: Table) -> None:
     for name, listener in _CONFIG_LISTENERS.items():  # SQLAlchemy adds each listener only once
         event.listen(config, name, listener)
     table.add_is_dependent_on(config)
+
+
+# --- a database that counts for another cluster, such as a copy
+
+_compared: RefDict[Any, None] = RefDict()
+"""Compiled INSERTs that need no comparison any more."""
+_right: RefDict[Dialect, set[tuple[str | None, str]]] = RefDict()
+"""The dialect of an engine → the schemas and names of its tables whose counters were right."""
+
+
+def _before_create(metadata: MetaData, connection: Any, **kw: Any) -> None:
+    """Compare the counters of existing tables. Runs in ``create_all()``, before any table is created."""
+    if not isinstance(connection, Connection):  # a mock connection only prints
+        return
+    columns = [column for table in metadata.tables.values() for column in table.primary_key if cluster_spec(column)]
+    inspector = inspect(connection) if columns else None
+    for column in columns:
+        if inspector is not None and inspector.has_table(column.table.name, schema=_schema(column.table, connection)):
+            _compare(connection, column)
+
+
+def _compare(connection: Connection, column: Column[Any]) -> None:
+    """Refuse a database whose counter does not have the number that the model or the environment has."""
+    spec, table = cast("ClusterSpec", cluster_spec(column)), column.table
+    keys = spec.known_keys()
+    if keys is None:
+        return
+    by_function, schema = spec.strategy == "function", _schema(table, connection)
+    how = {"by_function": by_function, "has_guard": spec.enforce_range}
+    found = find_difference(connection, table.name, schema, column.name, keys, **how)
+    if found is not None:
+        told = "its key_range" if spec.key_range else "its cluster" if spec.cluster is not None else _ENVIRONMENT
+        keys_told = f"{keys.start} to {keys.last}" if keys.cluster is None else keys.cluster
+        raise ConfigurationError(
+            f"{found}, but the keys of {table.name} should be those of {told}, {keys_told}: a copy of a database goes "
+            f"on counting for the original, so that both would generate the same keys. In a copy, "
+            f"{f'update {CONFIG}' if by_function else f'run op.set_cluster({table.name!r})'} in a migration; if the "
+            f"database is right, correct the number; a program that writes to several clusters takes it from a function"
+        )
+
+
+def _do_execute(cursor: object, statement: str, parameters: object, context: Any) -> None:
+    """Compare the counter before the first INSERT of an engine that needs a key from it.
+
+    Runs whenever an engine of the process executes a statement, also with many sets of parameters.
+    """
+    # for all other statements, this is all that happens
+    if context is not None and context.isinsert and ref(context.compiled) not in _compared:
+        _compare_for(context)
+
+
+def _compare_for(context: Any) -> None:
+    compiled, connection = context.compiled, context.root_connection
+    insert, dialect = inserted_by(compiled), connection.dialect
+    is_known = insert is not None and insert.select is None  # a SELECT may have the keys
+    table = inserted_table(compiled, insert) if insert is not None and is_known else None
+    for column in getattr(table, "primary_key", ()):
+        spec = cluster_spec(column)
+        if spec is None or column.key in compiled.params or traits_for(dialect).key_counter is None:
+            continue
+        place = _schema(column.table, connection), column.table.name
+        right = _right.get(ref(dialect)) or _right.keep(dialect, set())
+        if place not in right and not callable(spec.cluster):  # a function may answer for the database that gets DDL
+            _compare(connection, column)
+            right.add(place)
+    _compared.keep(compiled, None)
+
+
+_LISTENERS = Listeners(Listener(Engine, "do_execute", _do_execute), Listener(Engine, "do_executemany", _do_execute))
 
 
 def _config_listener(statements: Callable[[Config], list[str]]) -> Callable[..., None]:

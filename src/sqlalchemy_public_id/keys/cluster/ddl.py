@@ -117,18 +117,7 @@ class Config(_Statements):
         # SQLAlchemy relies on that: it assigns the rows of a flush to its objects by the order of their keys.
         if not self.is_postgresql:
             return []
-        hint = f"INSERT INTO {self.table} (cluster) VALUES (10);"
-        before = "DECLARE of_cluster bigint := (SELECT cluster FROM "
-        after = (
-            f");\n"
-            f"BEGIN\n"
-            f"    IF coalesce(of_cluster, -1) NOT BETWEEN 0 AND {LAST_CLUSTER} THEN\n"
-            f"        RAISE EXCEPTION USING ERRCODE = '55000',\n"
-            f"            MESSAGE = '{_WRONG}', HINT = {self._quote(hint)};\n"
-            f"    END IF;\n"
-            f"    RETURN of_cluster;\n"
-            f"END"
-        )
+        before, after = self._body()
         head = f"CREATE OR REPLACE FUNCTION {self.function} RETURNS bigint\nLANGUAGE plpgsql STABLE AS "
         if self.schema:
             return [head + dollar_quoted(before + self.table + after, "cluster")]
@@ -145,6 +134,24 @@ class Config(_Statements):
             f"END"
         )
         return ["DO " + dollar_quoted(body, "cluster")]
+
+    def source_of_function(self, table: str) -> str:
+        """Return the source of the function, as ``pg_proc`` shows it, that reads *table*, a qualified name."""
+        return table.join(self._body())
+
+    def _body(self) -> tuple[str, str]:
+        """Return the source of the function before and after the name of the table."""
+        hint = f"INSERT INTO {self.table} (cluster) VALUES (10);"
+        return "DECLARE of_cluster bigint := (SELECT cluster FROM ", (
+            f");\n"
+            f"BEGIN\n"
+            f"    IF coalesce(of_cluster, -1) NOT BETWEEN 0 AND {LAST_CLUSTER} THEN\n"
+            f"        RAISE EXCEPTION USING ERRCODE = '55000',\n"
+            f"            MESSAGE = '{_WRONG}', HINT = {self._quote(hint)};\n"
+            f"    END IF;\n"
+            f"    RETURN of_cluster;\n"
+            f"END"
+        )
 
     def drop_function(self) -> list[str]:
         return [f"DROP FUNCTION IF EXISTS {self.function}"] if self.is_postgresql else []

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 from typing_extensions import Self
 
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
+from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, PublicIdError
 from sqlalchemy_public_id.formats._base import Format
 from sqlalchemy_public_id.formats._settings import named_settings
 from sqlalchemy_public_id.formats.alphabets import BASE36, both_cases, case_of, character_class, check_separator
@@ -60,6 +60,9 @@ class CoprimeKey(Format):
     """
 
     counted: ClassVar[bool] = True
+    collision_cause: ClassVar[str | None] = (
+        "the counter of the ids is behind the rows, or ids come from another counter, too"
+    )
 
     allocator: Allocator | str = field(compare=False)
     """The allocator, or the name of its sequence."""
@@ -127,6 +130,11 @@ class CoprimeKey(Format):
                     f"this format cannot generate ids because it has only the name {self.name!r} of its sequence; "
                     f"write CoprimeKey(BlockAllocator(engine, {self.name!r}), step=…)"
                 )
+            if count > self.capacity:  # before the counter moves, for all processes
+                raise KeySpaceExhausted(
+                    f"{count} ids were asked for, and there are {self.capacity} in all; generate fewer, or continue "
+                    f"with longer keys"
+                )
             blocks = [self.step.keys(block.start, len(block)) for block in self.allocator.take(count)]
         except PublicIdError as error:
             unwrapped(error)  # in a column default, SQLAlchemy would wrap it
@@ -136,14 +144,28 @@ class CoprimeKey(Format):
     # --- value semantics
 
     def _with_accepted(self, older: tuple[Format, ...]) -> Self:
-        same = [each for each in older if isinstance(each, CoprimeKey) and each._lead == self._lead]
-        for other in same:
-            if other.step.length == self.step.length and other.step != self.step:
+        for other in (form for format in older for form in format._chain()):
+            if isinstance(other, CoprimeKey) and self._may_repeat(other):
                 raise ConfigurationError(
                     f"{self!r} and {other!r} have keys of {self.step.length} characters in different orders, so new "
                     f"ids would repeat old ones; continue with longer keys, or with another prefix"
+                    if other.step != self.step or other._lead != self._lead
+                    else f"{self!r} and {other!r} have the same keys, and count them separately, so new ids would "
+                    f"repeat old ones; keep the name {other.name!r} of the sequence, or continue with longer keys, or "
+                    f"with another prefix"
                 )
         return super()._with_accepted(older)
+
+    def _may_repeat(self, older: CoprimeKey) -> bool:
+        """Return True if the two formats write an equal text, and not with equal numbers of one sequence."""
+        is_continued = (older.name, older.step, older._lead) == (self.name, self.step, self._lead)
+        mine, theirs = self._characters(), older._characters()
+        return not is_continued and len(mine) == len(theirs) and all(a & b for a, b in zip(mine, theirs, strict=True))
+
+    def _characters(self) -> list[set[str]]:
+        """Return the characters that an accepted id may have at each place."""
+        cases = both_cases if self.ignore_case else str
+        return [set(cases(each)) for each in [*self._lead, *[self.step.alphabet] * self.step.length]]
 
     def named(self) -> Self:
         """Return the format with only the name of its allocator, which checks ids but cannot generate them."""

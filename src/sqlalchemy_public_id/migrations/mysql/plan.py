@@ -7,23 +7,31 @@ default and comment. It runs in strict mode, because the server would otherwise 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Dialect, text
+from sqlalchemy import Dialect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
+from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import Consent
+from sqlalchemy_public_id.migrations.mysql.obstacles import missing_privileges, obstacles_of_catalogs
 from sqlalchemy_public_id.migrations.mysql.server_defaults import MySQLDefaults
 from sqlalchemy_public_id.migrations.mysql.session import MySQLSession
+from sqlalchemy_public_id.migrations.mysql.stored_code import find_statements, read_stored_code
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
 from sqlalchemy_public_id.migrations.session import restore, send
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.steps import is_accepted, refused
+from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
+from sqlalchemy_public_id.migrations.stored_code.scope import Finding
+from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 
 _COPY = "public_id_rehearsal"
+_ALTER = ("ALTER", "CREATE", "INSERT")
+"""The privileges that ALTER TABLE needs."""
 _NOT_CUT = 32
 """The number of bytes of a name that always fit after the prefix that MySQL adds to it."""
 
@@ -32,6 +40,8 @@ class MySQLPlan(Plan):
     """The steps for MySQL and MariaDB."""
 
     works_in_a_shell = True
+    hides_columns = True
+    reads_uuids_as_text = True  # those of MariaDB; MySQL has no such type
 
     @property
     def bytewise(self) -> str:
@@ -40,6 +50,12 @@ class MySQLPlan(Plan):
     @classmethod
     def defaults_of(cls, dialect: Dialect) -> MySQLDefaults:
         return MySQLDefaults(dialect)
+
+    def __init__(self, target: PublicIdColumn, dialect: Dialect, *args: Any, **options: Any) -> None:
+        super().__init__(target, dialect, *args, **options)
+        version = dialect.server_version_info
+        if target.invisible is not None and not self._is_mariadb and version is not None and version < (8, 0, 23):
+            raise ConfigurationError("MySQL hides columns since 8.0.23; leave out invisible=")
 
     def _problem(self, name: str, kind: str) -> str | None:
         database = self.dialect.name
@@ -55,12 +71,14 @@ class MySQLPlan(Plan):
         return [
             self._alter("add the column", lambda state: "" if state.exists else self._add_column(state)),
             *self._generate_ids(),
+            *self._set_visibility(lambda state: state.exists),
         ]
 
     def contract(self) -> list[Step]:
         return [
             *self._collate(),
             self._complete(),
+            *self._set_visibility(lambda state: state.exists and not state.nullable),
             *([self._drop_default()] if self.target.server_default == "drop" else ()),
         ]
 
@@ -70,6 +88,7 @@ class MySQLPlan(Plan):
             *([self._allow_null()] if not target.keeps_not_null else ()),
             *self._generate_ids(),
             *([self._drop_index()] if not target.keeps_unique else ()),
+            *self._set_visibility(lambda state: state.nullable or target.keeps_not_null),
             *self._collate(),
             *([self._drop_default()] if target.server_default == "none" else ()),
         ]
@@ -91,15 +110,17 @@ class MySQLPlan(Plan):
     def rights(self, migration: Migration) -> list[str]:
         return [*_ALTER, "SELECT", *(["UPDATE"] if migration.fills_rows else ())]
 
+    def may_read(self, migration: Migration) -> bool:
+        return not missing_privileges(migration, ["SELECT"])
+
     def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
-        (table,) = migration.table.read(_TABLE)
-        yield from _of_rights(migration, table.user)
-        yield from _of_copies(migration)
-        if migration.state.exists:
-            yield from _of_the_column(migration)
-        yield from _of_the_history(migration)
-        if not migration.consent.allow_lock:
-            yield from _of_locks(migration, table.engine)
+        yield from obstacles_of_catalogs(migration)
+
+    def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
+        return read_stored_code(migration, change, missing_privileges(migration, ("TRIGGER", "EVENT")))
+
+    def find_statements(self, migration: Migration, change: Change) -> Sequence[Finding]:
+        return find_statements(migration, change)
 
     def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Use a temporary table, which has the columns, indexes and CHECKs, but neither triggers nor foreign keys."""
@@ -129,7 +150,7 @@ class MySQLPlan(Plan):
     # --- parts
 
     def _add_column(self, state: State) -> str:
-        comment = self._comment(None) + _unversioned(state)
+        comment = self._comment(None) + _unversioned(state) + self._visibility(state)
         return f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self.type} NULL{comment}"
 
     @property
@@ -170,7 +191,7 @@ class MySQLPlan(Plan):
 
         def statement(state: State) -> str:
             is_finished = state.complete and self.target.server_default == "drop"
-            return "" if state.default is not None or is_finished else self._set_default
+            return "" if is_finished or not self.wants_default(state) else self._set_default
 
         return [self._alter("set the default", statement)]
 
@@ -195,7 +216,7 @@ class MySQLPlan(Plan):
     def _complete(self) -> Step:
         def statements(state: State) -> list[str]:
             # in one statement, which rewrites the table once
-            changes = [] if state.index else [f"ADD UNIQUE INDEX {self.unique} ({self.column})"]
+            changes = [] if state.index else [f"ADD UNIQUE INDEX {self.unique} ({self.unique_columns})"]
             changes += [self._modify(self._collated(state), "NOT NULL")] if state.nullable else []
             if not changes:
                 return []
@@ -237,16 +258,33 @@ class MySQLPlan(Plan):
         type_ = (state.type or "").partition(" CHARACTER SET ")[0]
         return replace(state, type=f"{type_} COLLATE {self.quoted(self.collation or '')}")
 
+    def _visibility(self, state: State) -> str:
+        is_hidden = state.is_invisible if self.target.invisible is None else self.target.invisible
+        return " INVISIBLE" if is_hidden else ""
+
+    def _set_visibility(self, is_alone: Callable[[State], bool]) -> list[Step]:
+        """Return the step that hides or shows the column, unless a MODIFY of another step does that."""
+        hides = self.target.invisible
+
+        def statement(state: State) -> str:
+            if not is_alone(state) or hides is None or hides == state.is_invisible:
+                return ""
+            if not self._is_mariadb:
+                return f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET {'IN' * hides}VISIBLE"
+            return f"ALTER TABLE {self.table} {self._modify(state, 'NULL' if state.nullable else 'NOT NULL')}"
+
+        return [] if hides is None else [self._alter(f"{'hide' if hides else 'show'} the column", statement)]
+
     def _comment(self, existing: str | None) -> str:
         comment = self.target.comment if self.target.comment is not None else existing
         return f" COMMENT {self.literal(comment)}" if comment else ""
 
     def _modify(self, state: State, null: str) -> str:
         default = self._expression if self.generates_ids else None
-        if state.default is not None and not self.has_own_default(state):
+        if state.default is not None and not self.has_own_default(state) and not self.lacks_default(state):
             default = state.default
         default = f" DEFAULT ({default})" if default is not None else ""
-        comment = self._comment(state.comment) + _unversioned(state) + state.attributes
+        comment = self._comment(state.comment) + _unversioned(state) + self._visibility(state) + state.attributes
         type_ = state.type or self.type  # another length would copy the table
         return f"MODIFY COLUMN {self.column} {type_} {null}{default}{comment}"
 
@@ -254,146 +292,3 @@ class MySQLPlan(Plan):
 def _unversioned(state: State) -> str:
     # otherwise, the backfill would add a version of each row to the history that MariaDB keeps
     return " WITHOUT SYSTEM VERSIONING" if state.versioned else ""
-
-
-# --- obstacles
-
-_TABLE = text("""
-SELECT t.ENGINE AS engine, CURRENT_USER() AS user
-FROM information_schema.TABLES t
-WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND t.TABLE_NAME = :table
-""")
-_GENERATED = text("""
-SELECT c.COLUMN_NAME FROM information_schema.COLUMNS c
-WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.EXTRA LIKE '%GENERATED%'
-  AND c.EXTRA NOT LIKE 'DEFAULT%' AND (c.EXTRA LIKE '%STORED%' OR EXISTS (
-      SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
-      AND s.TABLE_NAME = :table AND s.COLUMN_NAME = c.COLUMN_NAME))
-ORDER BY c.ORDINAL_POSITION
-""")
-_GRANTED = text("""
-SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = :grantee
-UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
-      WHERE GRANTEE = :grantee AND COALESCE(:schema, DATABASE()) LIKE TABLE_SCHEMA
-UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
-      WHERE GRANTEE = :grantee AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
-""")
-_FOREIGN_KEYS = text("""
-SELECT k.CONSTRAINT_NAME AS name, k.TABLE_NAME AS `table`,
-       k.REFERENCED_COLUMN_NAME = :column AND k.REFERENCED_TABLE_NAME = :table
-       AND k.REFERENCED_TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AS refers_to_ours,
-       r.DELETE_RULE = 'SET NULL' OR r.UPDATE_RULE = 'SET NULL' AS sets_null
-FROM information_schema.KEY_COLUMN_USAGE k
-JOIN information_schema.REFERENTIAL_CONSTRAINTS r ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA
-     AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME AND r.TABLE_NAME = k.TABLE_NAME
-WHERE k.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND k.TABLE_NAME = :table AND k.COLUMN_NAME = :column
-   OR k.REFERENCED_TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND k.REFERENCED_TABLE_NAME = :table
-      AND k.REFERENCED_COLUMN_NAME = :column
-ORDER BY 1
-""")
-_WIDER_INDEXES = text("""
-SELECT s.INDEX_NAME FROM information_schema.STATISTICS s
-WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND s.TABLE_NAME = :table
-GROUP BY s.INDEX_NAME
-HAVING COUNT(*) > 1 AND MAX(s.COLUMN_NAME = :column)
-ORDER BY s.INDEX_NAME
-""")
-_TRIGGERS = text("""
-SELECT TRIGGER_NAME AS name, ACTION_STATEMENT AS body FROM information_schema.TRIGGERS
-WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
-ORDER BY TRIGGER_NAME
-""")
-_ALTER = ("ALTER", "CREATE", "INSERT")
-"""The privileges that ALTER TABLE needs."""
-
-
-def _of_copies(migration: Migration) -> Iterator[Obstacle]:
-    # the copy will replace the table: it receives new rows, but no changes of columns, defaults and indexes
-    triggers = [row.name for row in migration.table.read(_TRIGGERS) if row.name.startswith("pt_osc_")]
-    if triggers and set(migration.phases) != {"backfill"}:
-        table = migration.target.table
-        problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
-        remedy = f"wait until the tool has ended; if it was killed, drop its triggers {', '.join(triggers)}"
-        yield Obstacle("table-copied", problem, remedy)
-
-
-def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
-    """Yield the indexes that would silently lose the column, and triggers and foreign keys that need it."""
-    connection, names, state = migration.table.connection, migration.table.names, migration.state
-    drops = "drop" in migration.phases
-    for (index,) in migration.table.read(_WIDER_INDEXES) if drops else ():
-        problem = f"the index {index} also contains other columns, and would silently lose this one"
-        yield Obstacle("dependants", problem, "drop it first")
-    # the server would drop the column, and then refuse every INSERT; the catalogs have only the trigger's text
-    uses = re.compile(rf"\b(NEW|OLD)\s*\.\s*(`?){re.escape(migration.target.column)}\2(?![\w$])", re.IGNORECASE)
-    for trigger in migration.table.read(_TRIGGERS) if drops else ():
-        if uses.search(trigger.body):
-            yield Obstacle("dependants", f"the trigger {trigger.name} needs the column", "drop or change it first")
-    is_invisible = getattr(connection.dialect, "is_mariadb", False) and "INVISIBLE" in state.attributes
-    if is_invisible and "contract" in migration.phases and migration.target.server_default == "drop":
-        # a rehearsal does not find this: its steps are those for the column before the migration, without the default
-        problem = (
-            f"{migration.target.column} is INVISIBLE, and MariaDB wants a default for such a column that forbids NULL"
-        )
-        yield Obstacle("refused", problem, 'pass server_default="keep", or make it visible')
-    drops_index = "loosen" in migration.phases and state.index and not migration.target.keeps_unique
-    for key in connection.execute(_FOREIGN_KEYS, names).all():
-        name = f"the foreign key {key.name} of {key.table}"
-        remedy = "drop it before the migration, and add it again afterwards"
-        if drops:
-            yield Obstacle("dependants", f"{name} needs the column", "drop it first")
-        elif drops_index and key.refers_to_ours:
-            yield Obstacle("dependants", f"{name} needs the unique index of the column", "drop it first")
-        elif {"contract", "loosen"} & {*migration.phases} and migration.plan.changes_collation(state):
-            problem = f"{name} needs the type of the column, whose collation has to change"
-            yield Obstacle("dependants", problem, remedy)
-        elif "contract" in migration.phases and state.nullable and key.sets_null and not key.refers_to_ours:
-            problem = f"{name} sets the column to NULL, which the migration forbids"
-            yield Obstacle("dependants", problem, "give it another action than SET NULL")
-
-
-def _of_locks(migration: Migration, engine: str) -> Iterator[Obstacle]:
-    connection = migration.table.connection
-    if {"drop", "loosen"} & {*migration.phases} and not migration.state.exists:
-        return
-    causes: list[str] = []
-    if engine.lower() != "innodb":
-        causes.append(f"the engine is {engine}")
-    kinds = {index.kind for index in migration.state.indexes}
-    causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
-    if getattr(connection.dialect, "is_mariadb", False):
-        generated = migration.table.read(_GENERATED)
-        causes += [f"the column {name} is generated, and stored or indexed" for (name,) in generated]
-    if causes:
-        problem = (
-            f"writers would wait while {connection.dialect.name} changes {migration.target.table}: {', '.join(causes)}"
-        )
-        yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
-
-
-def _of_the_history(migration: Migration) -> Iterator[Obstacle]:
-    """Yield an obstacle if earlier versions of a row have no id: NOT NULL applies to them as well."""
-    if not migration.state.versioned or "contract" not in migration.phases:
-        return
-    # an UPDATE also sets such a column, which is versioned
-    makes_history = migration.fills_rows and migration.table.columns_changed_by_updates()
-    table, missing = migration.plan.table, f"WHERE {migration.plan.column} IS NULL" if migration.state.exists else ""
-    query = f"SELECT (SELECT count(*) FROM {table} FOR SYSTEM_TIME ALL {missing}) > count(*) FROM {table} {missing}"
-    if makes_history or send(migration.table.connection, query).scalar():
-        problem = f"{migration.target.table} is system-versioned, and earlier versions of its rows have no ids"
-        remedy = f"ALTER TABLE {table} DROP SYSTEM VERSIONING, which drops them, and add it again after the migration"
-        yield Obstacle("versioned", problem, remedy)
-
-
-def _of_rights(migration: Migration, user: str) -> Iterator[Obstacle]:
-    connection = migration.table.connection
-    if connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "NONE"):
-        return  # the catalogs do not list what a role grants
-    name, _, host = user.rpartition("@")
-    names = {**migration.table.names, "grantee": f"'{name}'@'{host}'"}
-    granted = {*connection.execute(_GRANTED, names).scalars()}
-    missing = [privilege for privilege in migration.plan.rights(migration) if privilege not in granted]
-    if missing:
-        privileges = ", ".join(missing)
-        problem = f"{user} lacks the privileges {privileges} on {migration.target.table}"
-        yield Obstacle("missing-right", problem, f"GRANT {privileges} ON {migration.plan.table} TO '{name}'@'{host}'")

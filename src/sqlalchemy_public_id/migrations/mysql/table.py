@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Executable, Row, text
+from sqlalchemy import Executable, Row, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.migrations.state import IndexFacts, State
-from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
+from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State
+from sqlalchemy_public_id.migrations.table import LiveTable, columns_of, indexes_from
 
 # Each part of a query names the table by parameters: for a part that refers to another part instead, MariaDB reads the
 # tables of all databases.
@@ -38,19 +39,41 @@ WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table 
 """)
 # a part without a column is an expression; SUB_PART is the length of a prefix
 _INDEXES = text(f"""
-SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, NON_UNIQUE = 0 AS `constraint`,
-       INDEX_NAME = 'PRIMARY' AS `primary`,
-       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NULL THEN MAX(COLUMN_NAME) END AS only_column,
-       CASE WHEN COUNT(*) = 1 AND MAX(SUB_PART) IS NOT NULL THEN MAX(COLUMN_NAME) END AS prefix_of,
-       COALESCE(MAX(SUB_PART), 0) AS prefix,
-       LOWER(MAX(INDEX_TYPE)) AS kind
+SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, INDEX_NAME = 'PRIMARY' AS `primary`, COLUMN_NAME AS `column`,
+       SUB_PART AS prefix, LOWER(INDEX_TYPE) AS kind
 FROM information_schema.STATISTICS
 WHERE {_HERE}
-GROUP BY INDEX_NAME, NON_UNIQUE
-ORDER BY INDEX_NAME
+ORDER BY INDEX_NAME, SEQ_IN_INDEX
 """)
+# an expression has its columns in backticks; KEY() without columns is by the primary key
+_PARTITION_KEYS = text(f"""
+SELECT DISTINCT PARTITION_METHOD AS method, PARTITION_EXPRESSION AS expression, SUBPARTITION_METHOD AS submethod,
+       SUBPARTITION_EXPRESSION AS subexpression
+FROM information_schema.PARTITIONS WHERE {_HERE} AND PARTITION_NAME IS NOT NULL
+""")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|`((?:[^`]|``)*)`")
 _ROWS = text(f"SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {_HERE}")
 _BYTES = text(f"SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES WHERE {_HERE}")
+_ALL_CHECKS = text("""
+SELECT t.CONSTRAINT_NAME AS name, c.CHECK_CLAUSE AS clause
+FROM information_schema.TABLE_CONSTRAINTS t JOIN information_schema.CHECK_CONSTRAINTS c
+     ON c.CONSTRAINT_SCHEMA = t.CONSTRAINT_SCHEMA AND c.CONSTRAINT_NAME = t.CONSTRAINT_NAME
+WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND t.TABLE_NAME = :table AND t.CONSTRAINT_TYPE = 'CHECK'
+  AND t.ENFORCED = 'YES'
+ORDER BY 1
+""")
+_ALL_CHECKS_OF_MARIADB = text("""
+SELECT CONSTRAINT_NAME AS name, CHECK_CLAUSE AS clause FROM information_schema.CHECK_CONSTRAINTS
+WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
+ORDER BY 1
+""")
+_REFERENCES = text("""
+SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS `table`, COLUMN_NAME AS `column`
+FROM information_schema.KEY_COLUMN_USAGE
+WHERE REFERENCED_TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND REFERENCED_TABLE_NAME = :table
+  AND REFERENCED_COLUMN_NAME = :column
+ORDER BY 1, 2, 3
+""")
 _TRIGGERS = text("""
 SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
 WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
@@ -69,6 +92,8 @@ _ESCAPED = re.compile(r"\\(['\\])")
 
 class MySQLTable(LiveTable):
     """A table of MySQL or MariaDB."""
+
+    ignores_case = True
 
     @property
     def is_mariadb(self) -> bool:
@@ -104,8 +129,9 @@ class MySQLTable(LiveTable):
         kind = "table" if table.kind in ("BASE TABLE", "SYSTEM VERSIONED") else table.kind
         row = next(iter(self.read(_COLUMN)), None)
         versioned = table.kind == "SYSTEM VERSIONED"
-        misfit = self._partitioned() if table.is_partitioned else None
-        state = State(versioned=versioned, misfit=misfit)
+        keys = tuple(self._partition_keys()) if table.is_partitioned else ()
+        misfit = self.obstacle_of_partitions(keys)
+        state = State(versioned=versioned, partition_keys=keys, misfit=misfit)
         if row is not None:
             collation = f" CHARACTER SET {row.charset} COLLATE {row.collation}" if row.charset else ""
             state = State(
@@ -115,15 +141,32 @@ class MySQLTable(LiveTable):
                 collation=row.collation,
                 exact=row.collation is None or row.collation.endswith("_bin"),
                 comment=row.comment or None,
-                attributes=self._attributes(row),
+                attributes=self._attributes(),
+                is_invisible="INVISIBLE" in row.extra,
                 default=self._default(row),
                 filled=bool(row.filled),
                 versioned=versioned,
+                partition_keys=keys,
                 misfit=misfit,
             )
-        # SQLAlchemy documents Row._mapping
-        indexes = (index._mapping for index in self.read(_INDEXES))  # pyright: ignore[reportPrivateUsage]
-        return kind, state, indexes_from(indexes)
+        parts = groupby(self.read(_INDEXES), lambda part: part.name)
+        return kind, state, indexes_from(_index(name, list(group)) for name, group in parts)
+
+    def _partition_keys(self) -> list[str]:
+        """Return the columns by which the table is partitioned."""
+        keys: list[str] = []
+        for row in self.read(_PARTITION_KEYS):
+            for method, expression in ((row.method, row.expression), (row.submethod, row.subexpression)):
+                if method is not None:
+                    names = [name.replace("``", "`") for name in _QUOTED.findall(expression or "") if name]
+                    keys += names or self._plain_names(expression) or self.read_primary_key()
+        return keys
+
+    def _plain_names(self, expression: str | None) -> list[str]:
+        """Return the columns that an expression of OceanBase names, which has them without backticks."""
+        words = re.findall(r"[^\W\d]\w*", expression or "")
+        columns = columns_of(inspect(self.connection), self.target.table, self.target.schema)
+        return [name for name in columns if name in words]
 
     def _default(self, row: Row[Any]) -> str | None:
         if row.default in (None, "NULL"):  # MariaDB returns NULL as the string "NULL"
@@ -135,8 +178,8 @@ class MySQLTable(LiveTable):
             return _ESCAPED.sub(r"\1", str(row.default))
         return "'" + str(row.default).replace("'", "''") + "'"
 
-    def _attributes(self, row: Row[Any]) -> str:
-        attributes = " INVISIBLE" if "INVISIBLE" in row.extra else ""
+    def _attributes(self) -> str:
+        attributes = ""
         if self.is_mariadb:  # MySQL stores the CHECK of a column as a CHECK of the table
             for check in (row._mapping for row in self.read(_CHECKS)):  # pyright: ignore[reportPrivateUsage]
                 if check.get("LEVEL", "Column") == "Column":  # since MariaDB 10.5.10
@@ -150,6 +193,23 @@ class MySQLTable(LiveTable):
         size = next((size for (size,) in self.read(_BYTES)), None)
         return None if size is None else int(size)
 
+    def read_constraints(self) -> Iterator[Demand]:
+        checks: Sequence[Row[Any]] = ()
+        try:
+            checks = self.read(_ALL_CHECKS_OF_MARIADB if self.is_mariadb else _ALL_CHECKS)
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise
+            # a server that speaks the protocol of MySQL, such as OceanBase, may have no such catalog
+            yield Demand("any CHECK constraint", None, why_not="the server does not list them")
+        for check in checks:
+            clause: str = check.clause if self.is_mariadb else _ESCAPED.sub(r"\1", check.clause)
+            yield Demand(f"the CHECK constraint {check.name}", clause)
+        yield from self.generated_columns("CHAR_LENGTH")
+
+    def read_references(self) -> Sequence[tuple[str | None, str, str]]:
+        return [(row.schema, row.table, row.column) for row in self.read(_REFERENCES)]
+
     def update_triggers(self) -> list[str]:
         """Return the names of the UPDATE triggers, which users without the privilege ``TRIGGER`` do not see."""
         return [name for (name,) in self.read(_TRIGGERS)]
@@ -159,3 +219,18 @@ class MySQLTable(LiveTable):
 
     def columns_changed_by_updates(self) -> list[str]:
         return [name for (name,) in self.read(_CHANGED_BY_UPDATES)]
+
+
+def _index(name: str, parts: Sequence[Any]) -> dict[str, Any]:
+    """Return the facts of an index, from its *parts* in their order."""
+    first, has_prefix = parts[0], any(part.prefix for part in parts)
+    return {
+        "name": name,
+        "unique": first.unique,
+        "constraint": first.unique,
+        "primary": first.primary,
+        "columns": [] if has_prefix else [part.column for part in parts],
+        "prefix_of": first.column if has_prefix and len(parts) == 1 else None,
+        "prefix": max(part.prefix or 0 for part in parts),
+        "kind": first.kind,
+    }

@@ -7,7 +7,7 @@ PostgreSQL 12).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Dialect, Row, text
@@ -16,15 +16,22 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
+from sqlalchemy_public_id.migrations.postgresql.dependants import obstacles_of_dependants
+from sqlalchemy_public_id.migrations.postgresql.partitions import PartitionedIndex, obstacles_of_partitions
 from sqlalchemy_public_id.migrations.postgresql.server_defaults import PostgreSQLDefaults
 from sqlalchemy_public_id.migrations.postgresql.session import milliseconds
+from sqlalchemy_public_id.migrations.postgresql.stored_code import find_statements, read_stored_code
 from sqlalchemy_public_id.migrations.state import State
+from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
+from sqlalchemy_public_id.migrations.stored_code.scope import Finding
+from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 
 
 class PostgreSQLPlan(Plan):
     """The steps for PostgreSQL."""
 
     indexes_whole_texts = True
+    pads_char = True
     work_of_collation = "rebuilds the indexes of"
     works_in_a_shell = True
 
@@ -46,7 +53,7 @@ class PostgreSQLPlan(Plan):
         return [Step("add the column", self._missing)]
 
     def contract(self) -> list[Step]:
-        steps = [*self._collate(), self._build_index(), *self._not_null()]
+        steps = [*self._collate(), *self._build_index(), *self._not_null()]
         if self.target.server_default == "drop":
             steps += self._drop_default()
         return steps
@@ -60,10 +67,7 @@ class PostgreSQLPlan(Plan):
         ]
 
     def drop(self) -> list[Step]:
-        return [
-            *self._drop_unique(),
-            self._drop_column,
-        ]
+        return [*self._drop_unique(), self._drop_column]
 
     def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:
         # in Alembic's transaction, which is rolled back as a whole, for example if the column exists already
@@ -80,12 +84,16 @@ class PostgreSQLPlan(Plan):
             needed.append(f"SELECT and UPDATE on {table}")
         return needed
 
+    def may_read(self, migration: Migration) -> bool:
+        return bool(migration.table.connection.scalar(_MAY_READ, migration.table.names))
+
     def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
         target, connection, names = migration.target, migration.table.connection, migration.table.names
         table = connection.execute(_TABLE, names).one()
         yield from _of_rights(migration, table)
         if not table.can_read:
             return
+        yield from obstacles_of_partitions(migration)
         yield from _of_unchecked_rows(migration)
         if table.refuses_updates and migration.fills_rows:
             problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
@@ -113,7 +121,13 @@ class PostgreSQLPlan(Plan):
         collation = self.collation
         if collation is not None and connection.scalar(_COLLATION, {"collation": collation}) is None:
             yield Obstacle("unknown-collation", f"there is no collation {collation}", "correct its name")
-        yield from _of_dependants(migration)
+        yield from obstacles_of_dependants(migration)
+
+    def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
+        return read_stored_code(migration, change)
+
+    def find_statements(self, migration: Migration, change: Change) -> Sequence[Finding]:
+        return find_statements(migration, change)
 
     def warnings(self, migration: Migration) -> Iterator[str]:
         added = "expand" in migration.phases and not migration.state.exists
@@ -158,7 +172,7 @@ class PostgreSQLPlan(Plan):
         return [f"{self._alter} {', '.join(changes)}"] if changes else []
 
     def _default(self, state: State) -> list[str]:
-        if state.default is not None or not self.generates_ids:
+        if not self.wants_default(state):
             return []
         return [self._set_default(self.target.format)]
 
@@ -183,15 +197,21 @@ class PostgreSQLPlan(Plan):
     def _build(self) -> Lock:
         return Lock.BUILD if self.online else Lock.STRONG
 
-    def _build_index(self) -> Step:
-        create = f"CREATE UNIQUE INDEX {self._concurrently}{self.unique} ON {self.table} ({self.column})"
+    def _build_index(self) -> list[Step]:
+        create = f"CREATE UNIQUE INDEX {self._concurrently}{self.unique} ON {self.table} ({self.unique_columns})"
 
         def statements(state: State) -> list[str]:
-            if state.valid:
+            if state.valid or (self.online and state.partitions is not None):
                 return []
-            return [*self._drop_index(state), create]  # an interrupted build leaves an invalid index
+            # an interrupted build leaves an invalid index
+            return [*self._drop_index(state), *self._partitions.drop_unfinished(state), create]
 
-        return Step("build the unique index", statements, self._build)
+        build = Step("build the unique index", statements, self._build)
+        return [build, *(self._partitions.build() if self.online else ())]
+
+    @property
+    def _partitions(self) -> PartitionedIndex:
+        return PartitionedIndex(self.target, self.dialect, online=self.online)
 
     def _not_null(self) -> list[Step]:
         forbid = f"{self._alter} ALTER COLUMN {self.column} SET NOT NULL"
@@ -199,12 +219,18 @@ class PostgreSQLPlan(Plan):
             return [step_if("forbid NULL", lambda state: state.nullable, forbid)]
         drop = f"{self._alter} DROP CONSTRAINT IF EXISTS {self._check}"
         add = f"{self._alter} ADD CONSTRAINT {self._check} CHECK ({self.column} IS NOT NULL) NOT VALID"
-        validate = f"{self._alter} VALIDATE CONSTRAINT {self._check}"
+
+        def validated(state: State) -> list[str]:
+            if not state.nullable or state.checked:
+                return []
+            # one partition after the other, each in a transaction of its own; the table then finds that all are done
+            leaves = [part for part in state.partitions or () if part.kind == "r" and not part.checked]
+            tables = [*(self._partitions.name_of(part) for part in leaves), self.table]
+            return [f"ALTER TABLE {table} VALIDATE CONSTRAINT {self._check}" for table in tables]
+
         return [
             step_if("forbid NULL in new rows", lambda state: state.nullable and not state.check, add),
-            step_if(
-                "look for NULL in old rows", lambda state: state.nullable and not state.checked, validate, Lock.BUILD
-            ),
+            Step("look for NULL in old rows", validated, Lock.BUILD),
             # two statements: a single ALTER would drop the constraint first, and then scan all rows under its lock
             Step("forbid NULL", lambda state: [forbid] * state.nullable + [drop] * (state.check or state.nullable)),
         ]
@@ -220,19 +246,23 @@ class PostgreSQLPlan(Plan):
 
         return [
             Step("drop the unique constraint", drop_constraint),
-            Step("drop the unique index", self._drop_index, self._build),
+            *self._drop_unique_index(),
         ]
+
+    def _drop_unique_index(self) -> list[Step]:
+        return [Step("drop the unique index", self._drop_index, self._build), *self._partitions.drop()]
 
     def _drop_index(self, state: State) -> list[str]:
         # in the schema of the table: by its name alone, the search path may find the index of another table
         schema = f"{state.schema}." if state.schema else self.schema
         drop = f"DROP INDEX {self._concurrently}IF EXISTS {schema}{self.unique_of(state)}"
-        return [drop] if state.index and not state.constraint else []
+        return [drop] if state.index and not state.constraint and state.partitions is None else []
 
     def drop_unfinished(self) -> list[Step]:
-        return [
-            Step("drop the unique index", lambda state: [] if state.valid else self._drop_index(state), self._build)
-        ]
+        def unless_valid(step: Step) -> Step:
+            return Step(step.name, lambda state: [] if state.valid else step.statements(state), step.lock)
+
+        return [*map(unless_valid, self._drop_unique_index())]
 
     def renew_default(self) -> list[Step]:
         def statements(state: State) -> list[str]:
@@ -274,46 +304,13 @@ LEFT JOIN pg_catalog.pg_class x ON x.relname = CAST(:unique AS text) AND x.relna
 LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = x.oid AND i.indrelid = c.oid
 WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
 """)
+_MAY_READ = text("""
+SELECT pg_catalog.has_table_privilege(CAST(pg_catalog.to_regclass(:regclass) AS oid), 'SELECT')
+""")
 _NOT_VALID = text("""
 SELECT pg_catalog.quote_ident(conname) FROM pg_catalog.pg_constraint
 WHERE conrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND contype IN ('c', 'n') AND NOT convalidated
   AND conname <> CAST(:check AS text)
-ORDER BY 1
-""")
-# needs: what the dependant keeps from being dropped or changed. DROP COLUMN also drops constraints of the table. ALTER
-# TYPE fails if a dependant is one that PostgreSQL does not rebuild (see its RememberAllDependentForRebuilding()).
-_DEPENDANTS = text("""
-WITH ours AS (SELECT attrelid, attnum FROM pg_catalog.pg_attribute
-              WHERE attrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND attname = CAST(:column AS text)
-              AND NOT attisdropped),
-on_ours AS (SELECT d.*, attrelid, attnum FROM pg_catalog.pg_depend d JOIN ours
-            ON refclassid = 'pg_catalog.pg_class'::regclass::oid AND refobjid = attrelid AND refobjsubid = attnum),
-dependants AS (
-    SELECT classid, objid, objsubid, 'column' AS needs
-    FROM on_ours
-    WHERE deptype = 'n' AND NOT (classid = 'pg_catalog.pg_constraint'::regclass::oid AND EXISTS (
-        SELECT FROM pg_catalog.pg_constraint own
-        WHERE own.oid = objid AND own.conrelid = attrelid AND own.contype <> 'f'))
-       OR classid = 'pg_catalog.pg_class'::regclass::oid AND EXISTS (
-        SELECT FROM pg_catalog.pg_index WHERE indexrelid = objid AND indnatts > 1)
-    UNION
-    SELECT classid, objid, objsubid, 'type'
-    FROM on_ours
-    WHERE CAST(CAST(classid AS regclass) AS text) IN (
-            'pg_rewrite', 'pg_policy', 'pg_trigger', 'pg_proc', 'pg_publication_rel')
-       OR classid = 'pg_catalog.pg_class'::regclass::oid AND objid = attrelid
-       OR classid = 'pg_catalog.pg_attrdef'::regclass::oid AND NOT EXISTS (
-          SELECT FROM pg_catalog.pg_attrdef own WHERE own.oid = objid AND own.adrelid = attrelid AND own.adnum = attnum)
-    UNION
-    SELECT classid, objid, objsubid, 'index'
-    FROM ours JOIN pg_catalog.pg_index i ON indrelid = attrelid AND indkey[0] = attnum AND indnatts = 1 AND indisunique
-    JOIN pg_catalog.pg_depend d ON refclassid = 'pg_catalog.pg_class'::regclass::oid AND refobjid = indexrelid
-    WHERE deptype = 'n')
-SELECT DISTINCT CASE WHEN r.rulename = '_RETURN' THEN 'view ' || CAST(CAST(r.ev_class AS regclass) AS text)
-                ELSE pg_catalog.pg_describe_object(classid, objid, objsubid) END AS name
-FROM dependants
-LEFT JOIN pg_catalog.pg_rewrite r ON classid = 'pg_catalog.pg_rewrite'::regclass::oid AND r.oid = objid
-WHERE needs = ANY (CAST(:needs AS text[]))
 ORDER BY 1
 """)
 _COLLATION = text("""
@@ -335,24 +332,6 @@ WHERE t.tablename = c.relname AND t.schemaname = n.nspname
   AND pg_catalog.to_jsonb(r) ->> CAST('prattrs' AS text) IS NULL
 ORDER BY 1
 """)
-
-
-def _of_dependants(migration: Migration) -> Iterator[Obstacle]:
-    if not migration.state.exists:
-        return
-    of_type: list[str] = ["type"] if migration.plan.changes_collation(migration.state) else []
-    of_index: list[str] = [] if migration.target.keeps_unique else ["index"]
-    needs: dict[str, list[str]] = {"drop": ["column", "index"], "loosen": [*of_index, *of_type], "contract": of_type}
-    wanted = [need for phase in migration.phases for need in needs.get(phase, [])]
-    if not wanted:
-        return
-    names = {**migration.table.names, "needs": wanted}
-    dependants = migration.table.connection.execute(_DEPENDANTS, names).scalars().all()
-    if dependants:
-        what = "the type of the column, whose collation has to change" if "type" in wanted else "the column"
-        what = "the unique index of the column" if wanted == ["index"] else what
-        problem = f"{', '.join(dependants)} {'needs' if len(dependants) == 1 else 'need'} {what}"
-        yield Obstacle("dependants", problem, "drop or change that first")
 
 
 def _of_unchecked_rows(migration: Migration) -> Iterator[Obstacle]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -33,7 +34,7 @@ from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.formats.alphabets import character_class
 from sqlalchemy_public_id.migrations.rows import PositionColumns, RowPosition, Rows, Window, encoded
 from sqlalchemy_public_id.migrations.session import digest_of
-from sqlalchemy_public_id.migrations.state import State
+from sqlalchemy_public_id.migrations.state import Partition, State
 from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.types import as_bits_format
 
@@ -43,10 +44,19 @@ SELECT pg_catalog.pg_relation_size(pg_catalog.to_regclass(:regclass))
 """)
 _SIZE = text("""
 SELECT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid) AS is_parent,
-       CASE WHEN reltuples > CAST(0 AS real) THEN CAST(reltuples AS bigint) END AS rows,
        CASE WHEN relpages > 0 AND reltuples > CAST(0 AS real)
             THEN reltuples / CAST(relpages AS real) ELSE 100 END AS density
 FROM pg_catalog.pg_class c WHERE oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+""")
+
+
+_KEY = text("""
+SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type
+FROM pg_catalog.pg_constraint n
+CROSS JOIN pg_catalog.unnest(n.conkey) WITH ORDINALITY k (attnum, place)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = n.conrelid AND a.attnum = k.attnum
+WHERE n.conrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND n.contype = 'p'
+ORDER BY k.place
 """)
 
 
@@ -59,13 +69,16 @@ def _text(value: str) -> ColumnElement[str]:
     return cast(bindparam(None, value, type_=String()), Text)
 
 
-class Tid(UserDefinedType[str]):
-    """A position in a table of PostgreSQL as text, such as ``(7,1)``: the page, and the row in it."""
+class AsText(UserDefinedType[str]):
+    """A type of PostgreSQL whose values remain text: a ``tid`` is ``(7,1)``, the page, and the row in it."""
 
     cache_ok: bool | None = True
 
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+
     def get_col_spec(self, **options: Any) -> str:
-        return "tid"
+        return self.name
 
     def column_expression(self, colexpr: ColumnElement[Any]) -> ColumnElement[Any]:
         return cast(colexpr, Text)
@@ -74,22 +87,8 @@ class Tid(UserDefinedType[str]):
         return cast(cast(bindvalue, Text), self)  # otherwise, asyncpg expects a tuple
 
 
-class PostgreSQLRows(Rows):
-    """The rows of a table of PostgreSQL."""
-
-    def __init__(self, live: LiveTable, state: State) -> None:
-        super().__init__(live, state)
-        size = self.connection.execute(_SIZE, live.names).one()
-        self._rows: int | None = size.rows
-        self._density: float = size.density
-        if size.is_parent:  # each of these tables has its own ctids
-            raise ConfigurationError(
-                f"{self.target.table} has partitions, or other tables inherit from it; fill these tables one by one"
-            )
-
-    @classmethod
-    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
-        return {"ctid": Tid()}
+class _StoredRows(Rows):
+    """The rows of a table of PostgreSQL, in whatever order."""
 
     def read_key(self) -> list[str]:
         return self.live.read_primary_key()
@@ -124,9 +123,51 @@ class PostgreSQLRows(Rows):
         starts: Any = _catalog.starts_with(text, _text(lead), type_=Boolean)
         return and_(starts, is_id) if lead else is_id
 
+
+class RowsByKey(_StoredRows):
+    """The rows of a table whose pages are elsewhere, as on the workers of Citus, by the primary key."""
+
+    @classmethod
+    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
+        return {row.name: AsText(row.type) for row in live.read(_KEY)}
+
+
+class PostgreSQLRows(_StoredRows):
+    """The rows of a table of PostgreSQL by their pages."""
+
+    def __init__(self, live: LiveTable, state: State) -> None:
+        super().__init__(live, state)
+        size = self.connection.execute(_SIZE, live.names).one()
+        self._density: float = size.density
+        if size.is_parent and state.partitions is None:  # each of these tables has its own ctids
+            raise ConfigurationError(
+                f"other tables inherit from {self.target.table}; fill these tables one by one, with ONLY for this one"
+            )
+
+    @classmethod
+    def read_position_columns(cls, live: LiveTable) -> PositionColumns:
+        return {"ctid": AsText("tid")}
+
+    def by_storage(self) -> Sequence[Rows]:
+        if self.state.partitions is not None:
+            parts = [part for part in self.state.partitions if part.kind != "p"]
+            return [rows for part in parts for rows in self._of(part)]
+        # rows that are there before their pages are counted
+        if self.live.has_rows() and not self.connection.scalar(_PAGES, self.live.names):
+            return [RowsByKey(self.live, self.state)]
+        return [self]
+
+    def _of(self, part: Partition) -> Sequence[Rows]:
+        live = type(self.live)(self.connection, replace(self.target, table=part.name, schema=part.schema))
+        rows = type(self)(live, replace(self.state, partitions=None))
+        if part.kind == "f" and rows.has_missing():
+            raise ConfigurationError(
+                f"{part.name} of {self.target.table} is a foreign table; fill it on the server that stores its rows"
+            )
+        return [] if part.kind == "f" else rows.by_storage()
+
     def last(self, *, missing: bool = False) -> RowPosition | None:
-        is_missing = select(literal(1)).select_from(self.table).where(self.column.is_(None)).limit(1)
-        if missing and self.connection.execute(is_missing).first() is None:
+        if missing and not self.has_missing():
             return None
         pages = self.connection.scalar(_PAGES, self.live.names)
         return (f"({pages},0)",) if pages else None
@@ -134,9 +175,6 @@ class PostgreSQLRows(Rows):
     def end_of_window(self, after: RowPosition | None, until: RowPosition, size: int) -> RowPosition | None:
         page = (0 if after is None else _page(after)) + _pages(size)
         return (f"({page},0)",) if page < _page(until) else None
-
-    def count_rows(self) -> int | None:
-        return self._rows
 
     def count_window(self, size: int) -> int:
         return int(_pages(size) * self._density)

@@ -110,7 +110,7 @@ class PostgreSQLSession(MigrationSession):
                 yield
             return
         with transaction(self.connection, "BEGIN"):
-            if not self.is_stable:
+            if not self.is_stable or seconds != self.timeouts.lock_timeout:
                 send(self.connection, f"SET LOCAL {self.lock_setting} = {milliseconds(seconds)}")
             yield
 

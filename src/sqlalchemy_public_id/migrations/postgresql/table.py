@@ -7,31 +7,43 @@ types match more exactly than the types of ``pg_catalog``. So functions are qual
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+import json
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import JSON, Inspector, Integer, Row, text
 from sqlalchemy.exc import NoSuchTableError
 
+from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrations.state import IndexFacts, State
+from sqlalchemy_public_id.migrations.session import restore, send
+from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, Partition, State
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
 
 # conindid is also set for a foreign key, to the index that it refers to
 _INDEXES = """
 SELECT c.relname AS name, i.indisunique AS "unique", i.indisvalid AS valid, i.indpred IS NOT NULL AS partial,
-       i.indisprimary AS "primary", CASE WHEN i.indnkeyatts = 1 THEN a.attname END AS only_column,
+       i.indisprimary AS "primary",
+       (SELECT pg_catalog.json_agg(a.attname ORDER BY k.place)
+        FROM pg_catalog.unnest(CAST(i.indkey AS int2[])) WITH ORDINALITY k (attnum, place)
+        LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum <> 0
+        WHERE k.place <= CAST(i.indnkeyatts AS bigint)) AS columns,
        NOT i.indimmediate AS "deferrable", CAST(am.amname AS text) AS kind,
        EXISTS (SELECT FROM pg_catalog.pg_constraint n
-               WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint"
+               WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint",
+       (SELECT p.relname FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+        WHERE h.inhrelid = c.oid) AS part_of
 FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 JOIN pg_catalog.pg_am am ON am.oid = c.relam
-LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-WHERE i.indrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+WHERE i.indrelid = {relation}
 ORDER BY c.relname
 """
+_THIS = "CAST(pg_catalog.to_regclass(:regclass) AS oid)"
+_PARTITIONS = "(SELECT CAST(relid AS oid) FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(:regclass)))"
 # default: the server stores DEFAULT NULL of a varchar(12) as NULL::character varying. unproven: NOT NULL NOT VALID, in
 # PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
 _STATE = text(f"""
@@ -61,41 +73,67 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
                WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND CAST(t.tgtype AS int) & 7 = 7
                AND pg_catalog.strpos(p.prosrc, pg_catalog.replace(a.attname, '"', '""')) > 0) AS filled,
        (SELECT pg_catalog.min(b.pid) FROM pg_catalog.pg_stat_progress_create_index b
-        WHERE b.relid = c.oid AND b.datname = pg_catalog.current_database()) AS builder,
+        WHERE (b.relid = c.oid OR b.relid IN {_PARTITIONS}) AND b.datname = pg_catalog.current_database()) AS builder,
        c.relispartition AS is_partition,
        (SELECT pg_catalog.min(CAST(CAST(i.inhparent AS regclass) AS text)) FROM pg_catalog.pg_inherits i
         WHERE i.inhrelid = c.oid) AS parent,
        EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits,
+       (SELECT pg_catalog.json_agg(DISTINCT k.attname)
+        FROM (SELECT c.oid AS relid WHERE c.relkind = 'p'
+              UNION SELECT CAST(t.relid AS oid) FROM pg_catalog.pg_partition_tree(c.oid) t WHERE NOT t.isleaf) p
+        JOIN pg_catalog.pg_partitioned_table pt ON pt.partrelid = p.relid
+        CROSS JOIN pg_catalog.unnest(CAST(pt.partattrs AS int2[])) n (attnum)
+        LEFT JOIN pg_catalog.pg_attribute k ON k.attrelid = p.relid AND k.attnum = n.attnum AND n.attnum <> 0
+        WHERE c.relkind = 'p') AS partition_keys,
        CASE WHEN c.reloftype <> CAST(0 AS oid) THEN pg_catalog.format_type(c.reloftype, NULL) END AS of_type,
-       (SELECT pg_catalog.json_agg(each) FROM ({_INDEXES}) each) AS indexes
+       (SELECT pg_catalog.json_agg(each) FROM ({_INDEXES.format(relation=_THIS)}) each) AS indexes
 FROM pg_catalog.pg_class c
 CROSS JOIN (SELECT * FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) db
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = CAST(:column AS text) AND NOT a.attisdropped
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
 WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
-""").columns(calls=JSON(), indexes=JSON())
-_ROWS = text("""
-SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
+""").columns(calls=JSON(), indexes=JSON(), partition_keys=JSON())
+_PARTS = text(f"""
+SELECT n.nspname AS schema, r.relname AS name, pn.nspname AS parent_schema, p.relname AS parent,
+       CAST(r.relkind AS text) AS kind, pg_catalog.pg_has_role(r.relowner, 'USAGE') AS is_owned,
+       COALESCE(k.convalidated, false) AS checked,
+       (SELECT pg_catalog.json_agg(each) FROM ({_INDEXES.format(relation="r.oid")}) each) AS indexes
+FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(:regclass)) t
+JOIN pg_catalog.pg_class r ON r.oid = CAST(t.relid AS oid)
+JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
+JOIN pg_catalog.pg_class p ON p.oid = CAST(t.parentrelid AS oid)
+JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace
+LEFT JOIN pg_catalog.pg_constraint k ON k.conrelid = r.oid AND k.conname = CAST(:check AS text)
+WHERE CAST(t.relid AS oid) <> {_THIS}
+ORDER BY t.level, n.nspname, r.relname
+""").columns(indexes=JSON())
+# a partitioned table stores no rows itself
+_ROWS = text(f"""
+SELECT CAST(pg_catalog.sum(reltuples) AS bigint) FROM pg_catalog.pg_class
+WHERE (oid = {_THIS} OR oid IN {_PARTITIONS}) AND relkind <> 'p' AND reltuples > CAST(0 AS real)
 """)
-_BYTES = text("SELECT pg_catalog.pg_total_relation_size(pg_catalog.to_regclass(:regclass))")
+_BYTES = text(f"""
+SELECT CAST(pg_catalog.sum(pg_catalog.pg_total_relation_size(CAST(oid AS regclass))) AS bigint)
+FROM pg_catalog.pg_class WHERE oid = {_THIS} OR oid IN {_PARTITIONS}
+""")
 # tgtype 16 is UPDATE. A trigger without columns (UPDATE OF) fires for all of them. ev_type 2 of a rule is UPDATE.
-_TRIGGERS = text("""
+_TRIGGERS = text(f"""
 SELECT tgname FROM pg_catalog.pg_trigger
-WHERE tgrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
+WHERE (tgrelid = {_THIS} OR tgrelid IN {_PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
   AND (tgenabled = 'A' OR tgenabled = CAST(CASE pg_catalog.current_setting('session_replication_role')
        WHEN 'replica' THEN 'R' ELSE 'O' END AS "char"))
   AND (pg_catalog.cardinality(CAST(tgattr AS int2[])) = 0 OR EXISTS (
       SELECT FROM pg_catalog.pg_attribute a
       WHERE a.attrelid = tgrelid AND a.attname = CAST(:column AS text) AND a.attnum = ANY (tgattr)))
-UNION ALL
+UNION
 SELECT rulename FROM pg_catalog.pg_rewrite
-WHERE ev_class = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND ev_type = '2' AND ev_enabled <> 'D'
+WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND ev_enabled <> 'D'
 ORDER BY 1
 """)
-_UNSKIPPABLE = text("""
-SELECT tgname FROM pg_catalog.pg_trigger
-WHERE tgrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
+_UNSKIPPABLE = text(f"""
+SELECT DISTINCT tgname FROM pg_catalog.pg_trigger
+WHERE (tgrelid = {_THIS} OR tgrelid IN {_PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
   AND tgenabled IN ('A', 'R')
 """)
 _PRIMARY_KEY = text("""
@@ -109,6 +147,65 @@ ORDER BY k.place
 _LAST_OF_SEQUENCE = text("""
 SELECT seqmax FROM pg_catalog.pg_sequence
 WHERE seqrelid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:regclass, :key) AS regclass) AS oid)
+""")
+
+
+# the CHECKs of the column and of its domains, and the columns generated from it, each with what it calls outside of
+# pg_catalog; VALUE of a domain is the name of a column as well
+_DEMANDS = text(f"""
+WITH RECURSIVE ours AS (
+    SELECT a.attrelid, a.attnum, a.atttypid, a.attname FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = {_THIS} AND a.attname = CAST(:column AS text) AND NOT a.attisdropped),
+domains AS (
+    SELECT t.oid, t.typname, t.typbasetype FROM ours JOIN pg_catalog.pg_type t ON t.oid = atttypid AND t.typtype = 'd'
+    UNION ALL
+    SELECT t.oid, t.typname, t.typbasetype FROM domains d JOIN pg_catalog.pg_type t
+    ON t.oid = d.typbasetype AND t.typtype = 'd'),
+demands AS (
+    SELECT 'pg_catalog.pg_constraint'::regclass::oid AS classid, n.oid AS objid,
+           'the CHECK constraint ' || pg_catalog.quote_ident(n.conname) AS name,
+           pg_catalog.pg_get_expr(n.conbin, n.conrelid) AS expression, 'check' AS kind, NULL::int AS longest
+    FROM ours JOIN pg_catalog.pg_constraint n ON n.conrelid = attrelid AND n.contype = 'c' AND attnum = ANY (n.conkey)
+    WHERE n.conname <> CAST(:check AS text)
+    UNION ALL
+    SELECT 'pg_catalog.pg_constraint'::regclass::oid, n.oid,
+           'the domain ' || pg_catalog.quote_ident(d.typname),
+           pg_catalog.pg_get_expr(n.conbin, CAST(0 AS oid)), 'domain', NULL
+    FROM domains d JOIN pg_catalog.pg_constraint n ON n.contypid = d.oid AND n.contype = 'c'
+    UNION ALL
+    SELECT 'pg_catalog.pg_attrdef'::regclass::oid, e.oid,
+           'the generated column ' || pg_catalog.quote_ident(g.attname),
+           pg_catalog.pg_get_expr(e.adbin, e.adrelid), 'generated',
+           CASE WHEN g.atttypid = 'pg_catalog.varchar'::regtype::oid AND g.atttypmod > 4 THEN g.atttypmod - 4 END
+    FROM ours JOIN pg_catalog.pg_attribute g ON g.attrelid = ours.attrelid AND g.attgenerated <> ''
+    JOIN pg_catalog.pg_attrdef e ON e.adrelid = g.attrelid AND e.adnum = g.attnum
+    WHERE EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.refobjid = ours.attrelid
+                  AND x.refobjsubid = CAST(ours.attnum AS int) AND (
+                  x.classid = 'pg_catalog.pg_attrdef'::regclass::oid AND x.objid = e.oid
+                  OR x.classid = 'pg_catalog.pg_class'::regclass::oid AND x.objid = g.attrelid
+                  AND x.objsubid = CAST(g.attnum AS int))))
+SELECT DISTINCT d.name, d.expression, d.kind, d.longest,
+       (SELECT pg_catalog.json_agg(pg_catalog.pg_describe_object(x.refclassid, x.refobjid, 0))
+        FROM pg_catalog.pg_depend x WHERE x.classid = d.classid AND x.objid = d.objid
+        AND x.refclassid IN ('pg_catalog.pg_operator'::regclass::oid, 'pg_catalog.pg_proc'::regclass::oid)
+       )::text AS calls
+FROM demands d
+ORDER BY 1, 2
+""")
+_FULL_NAME = text(f"""
+SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = {_THIS}
+""")
+_REFERENCES = text(f"""
+SELECT s.nspname AS schema, c.relname AS name, f.attname AS "column"
+FROM pg_catalog.pg_constraint n
+JOIN pg_catalog.pg_class c ON c.oid = n.conrelid
+JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
+CROSS JOIN pg_catalog.generate_subscripts(n.conkey, 1) k (place)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = n.confrelid AND a.attnum = n.confkey[k.place]
+JOIN pg_catalog.pg_attribute f ON f.attrelid = n.conrelid AND f.attnum = n.conkey[k.place]
+WHERE n.confrelid = {_THIS} AND n.contype = 'f' AND a.attname = CAST(:column AS text) AND NOT c.relispartition
+ORDER BY 1, 2, 3
 """)
 
 
@@ -139,20 +236,38 @@ class PostgreSQLTable(LiveTable):
             check=row.checked is not None,
             checked=bool(row.checked),
             builder=row.builder,
-            misfit=self._misfit(row),
+            partition_of=row.parent if row.is_partition else None,
+            partition_keys=tuple(each for each in row.partition_keys or () if each is not None),
+            partitions=self._read_partitions() if row.kind == "p" else None,
         )
+        state = replace(state, misfit=self._misfit(row, state.partitions or ()))
         return "table" if row.kind in ("r", "p") else row.kind, state, indexes_from(row.indexes or ())
 
     def _read_row(self) -> Row[Any] | None:
         return self.connection.execute(_STATE, self.names).one_or_none()
 
-    def _misfit(self, row: Row[Any]) -> Obstacle | None:
+    def _read_partitions(self) -> tuple[Partition, ...]:
+        # SQLAlchemy documents Row._mapping
+        rows = [row._mapping for row in self.connection.execute(_PARTS, self.names)]  # pyright: ignore[reportPrivateUsage]
+        return tuple(replace(Partition(**row), indexes=indexes_from(row["indexes"] or ())) for row in rows)
+
+    def _misfit(self, row: Row[Any], partitions: Sequence[Partition]) -> Obstacle | None:
         table = self.target.table
         if row.is_partition:
             problem = f"{table} is a partition of {row.parent}, and has the columns of {row.parent} only"
             return Obstacle("partition", problem, f"keep the ids in a separate table that refers to {row.parent}")
         if row.kind == "p":
-            return self._partitioned()
+            if None in row.partition_keys:
+                problem = (
+                    f"{table} is partitioned by an expression, and PostgreSQL has no unique index for such a table"
+                )
+                return Obstacle("partitioned", problem, "keep the ids in a separate table that refers to this one")
+            foreign = [part.name for part in partitions if part.kind == "f"]
+            if foreign:
+                are = "is a foreign table" if len(foreign) == 1 else "are foreign tables"
+                problem = f"{', '.join(foreign)} of {table} {are}, whose rows no unique index of this server covers"
+                return Obstacle("partitioned", problem, "detach it first, or keep the ids in a separate table")
+            return self.obstacle_of_partitions(row.partition_keys)
         if row.inherits:
             problem = f"{table} inherits, or other tables inherit from it, and they share no unique index"
             return Obstacle("inheritance", problem, "add the column and the index to each of these tables by hand")
@@ -179,6 +294,43 @@ class PostgreSQLTable(LiveTable):
         # a sequence that was created for serial ends at 2**31, even if the column is a bigint now
         largest = super().read_largest_key(key, type_)
         return min(largest, self.connection.scalar(_LAST_OF_SEQUENCE, {**self.names, "key": key}) or largest)
+
+    def read_constraints(self) -> Iterator[Demand]:
+        for row in self.connection.execute(_DEMANDS, self.names).all():
+            calls = ", ".join(json.loads(row.calls)) if row.calls else ""
+            expression = row.expression
+            if row.longest is not None:
+                expression = f"pg_catalog.char_length({expression}) <= {row.longest}"
+            elif row.kind == "generated":
+                expression = f"({expression}) IS NULL OR true"
+            if row.kind == "domain":  # its conditions are about VALUE
+                own = quoted(self.target.column, self.connection.dialect)
+                expression = f"(SELECT {expression} FROM (SELECT {own} AS value) AS of_domain)"
+            why_not = f"it calls {calls}, which may be code of another role" if calls else ""
+            yield Demand(row.name, expression, is_ours=True, why_not=why_not)
+
+    def read_references(self) -> Sequence[tuple[str | None, str, str]]:
+        rows = self.connection.execute(_REFERENCES, self.names).all()
+        return [(row.schema, row.name, row.column) for row in rows]
+
+    def read_full_name(self) -> str:
+        name: str = self.connection.execute(_FULL_NAME, self.names).scalar_one()
+        return name
+
+    @contextmanager
+    def trying(self) -> Generator[None]:
+        """Evaluate in a transaction or savepoint that ends, with no schema but ``pg_catalog`` in the search path."""
+        begun = None if is_autocommit(self.connection) else self.connection.begin_nested()
+        if begun is None:
+            send(self.connection, "BEGIN")
+        try:
+            send(self.connection, "SET LOCAL search_path TO pg_catalog")
+            yield
+        finally:
+            if begun is not None:
+                begun.rollback()
+            else:
+                restore(self.connection, "ROLLBACK")
 
     def columns_changed_by_updates(self) -> list[str]:
         return []

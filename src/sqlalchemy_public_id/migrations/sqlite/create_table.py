@@ -13,7 +13,7 @@ columns and comments survive, which reflection would lose.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 _TOKEN = re.compile(
@@ -59,12 +59,12 @@ def without_clause(sql: str, column: str, kind: Literal["NOT NULL", "DEFAULT"]) 
     return sql[: clause[0].start].rstrip(" ") + sql[clause[-1].end :] if clause else sql
 
 
-def without_unique(sql: str, column: str) -> str:
-    """Return the statement without the UNIQUE constraints of *column* alone, whatever their names are."""
+def without_unique(sql: str, *columns: str) -> str:
+    """Return the statement without the UNIQUE constraints of exactly these *columns*, whatever their names are."""
     definitions = [*_definitions(sql)]
     for before, terms in reversed([*zip([[], *definitions], definitions, strict=False)]):
         clause = _clause(terms, "UNIQUE")
-        if not clause or not _is_of(sql, clause, terms, column):
+        if not clause or not _is_of(sql, clause, terms, columns):
             continue
         start, end = clause[0].start, clause[-1].end
         if len(clause) == len(terms):
@@ -74,22 +74,26 @@ def without_unique(sql: str, column: str) -> str:
     return sql
 
 
-def settles_duplicates(sql: str, column: str) -> bool:
-    """Return True if a UNIQUE of *column* alone has ON CONFLICT REPLACE or IGNORE, and so never fails."""
+def settles_duplicates(sql: str, *columns: str) -> bool:
+    """Return True if a UNIQUE of exactly these *columns* has ON CONFLICT REPLACE or IGNORE, and so never fails."""
     for terms in _definitions(sql):
         clause = _clause(terms, "UNIQUE")
-        if clause and clause[-1].text.lower() in {"replace", "ignore"} and _is_of(sql, clause, terms, column):
+        if clause and clause[-1].text.lower() in {"replace", "ignore"} and _is_of(sql, clause, terms, columns):
             return True
     return False
 
 
-def _is_of(sql: str, unique: list[_Term], definition: list[_Term], column: str) -> bool:
-    """Return True if a UNIQUE clause, of the table or in the *definition* of a column, is on *column* alone."""
-    columns = next((term for term in unique if term.text.startswith("(")), None)
-    if columns is None:
-        return definition[0].name == column.lower()
-    within = [*_terms(sql, columns.start + 1, columns.end - 1)]
-    return within[0].name == column.lower() and all(term.text != "," for term in within)
+def _is_of(sql: str, unique: list[_Term], definition: list[_Term], columns: Sequence[str]) -> bool:
+    """Return True if a UNIQUE clause, of the table or in the *definition* of a column, is on exactly *columns*."""
+    listed = next((term for term in unique if term.text.startswith("(")), None)
+    wanted = {column.lower() for column in columns}
+    if listed is None:
+        return {definition[0].name} == wanted
+    names, is_next = set[str](), True  # each name may be followed by a collation and an order
+    for term in _terms(sql, listed.start + 1, listed.end - 1):
+        names |= {term.name} if is_next else set[str]()
+        is_next = term.text == ","
+    return names == wanted
 
 
 def _clause(terms: list[_Term], kind: str) -> list[_Term]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sqlalchemy import Dialect, create_engine, inspect
+from sqlalchemy import Dialect, inspect
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
@@ -23,10 +23,14 @@ from sqlalchemy_public_id.migrations.sqlite.create_table import (
     without_clause,
     without_unique,
 )
+from sqlalchemy_public_id.migrations.sqlite.schema_copy import copied_schema
 from sqlalchemy_public_id.migrations.sqlite.server_defaults import SQLiteDefaults
+from sqlalchemy_public_id.migrations.sqlite.stored_code import read_stored_code
 from sqlalchemy_public_id.migrations.sqlite.table import SQLiteTable, in_schema
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.steps import is_accepted, refused
+from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
+from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 
 _SWITCH_OFF = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
 
@@ -35,6 +39,7 @@ class SQLitePlan(Plan):
     """The steps for SQLite."""
 
     stores_any_type = True
+    indexes_whole_texts = True
     works_in_a_shell = False  # if a row had no id, a shell would drop the old table and keep an empty copy
 
     @property
@@ -50,16 +55,22 @@ class SQLitePlan(Plan):
             add = f"ALTER TABLE {self.table} ADD COLUMN {self.column} {self._type(state)}"
             return [] if state.exists else [add]
 
-        return [Step("add the column", statements)]
+        # the contract copies a column that may be NULL, and sets the default there
+        set_default = self._copy(
+            "copy the table, with the default",
+            lambda sql, state: self._with_default(sql, state, generates_ids=True),
+            lambda state: not state.nullable and self.lacks_default(state),
+        )
+        return [Step("add the column", statements), set_default]
 
     def contract(self) -> list[Step]:
-        keeps = self.target.server_default == "keep"
+        keeps = self.target.server_default in ("keep", "replace")
 
         def edit(sql: str, state: State) -> str:
             return with_clause(self._with_default(sql, state, generates_ids=keeps), self.target.column, "NOT NULL")
 
         table = self.quoted(self.target.table)  # without its schema, which precedes the name of the index
-        create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.column})"
+        create = f"CREATE UNIQUE INDEX {self.schema}{self.unique} ON {table} ({self.unique_columns})"
         return [
             step_if("build the unique index", lambda state: not state.index, create, Lock.WRITERS),
             self._copy(
@@ -77,13 +88,14 @@ class SQLitePlan(Plan):
             sql = self._with_default(sql, state, generates_ids=self.generates_ids)
             if not target.keeps_not_null:
                 sql = without_clause(sql, target.column, "NOT NULL")
-            return sql if target.keeps_unique else without_unique(sql, target.column)
+            return sql if target.keeps_unique else without_unique(sql, *target.unique_columns)
 
         def differs(state: State) -> bool:
             return (
                 (not target.keeps_not_null and not state.nullable)
                 or (not target.keeps_unique and state.constrained)
                 or (not self.generates_ids and self.has_own_default(state))
+                or (target.server_default == "replace" and self.lacks_default(state))
             )
 
         def drop_index(state: State) -> list[str]:
@@ -98,13 +110,15 @@ class SQLitePlan(Plan):
             if not state.exists:
                 return []
             # in one transaction: SQLite refuses to drop a column that a view or another index needs
-            indexes = [it for it in state.indexes if it.only_column == self.target.column and not it.constraint]
+            name, columns = self.target.column, self.target.unique_columns
+            ours = [it for it in state.indexes if it.columns == (name,) or it.can_be_unique_index_of(*columns)]
+            indexes = [it for it in ours if not it.constraint]
             drops = [f"DROP INDEX {self.schema}{self.quoted(index.name)}" for index in indexes]
             return [*drops, f"ALTER TABLE {self.table} DROP COLUMN {self.column}"]
 
         copy = self._copy(
             "copy the table, without the UNIQUE constraint",
-            lambda sql, state: without_unique(sql, self.target.column),
+            lambda sql, state: without_unique(sql, *self.target.unique_columns),
             lambda state: state.constrained,
         )
         return [copy, Step("drop the column", statements)]
@@ -121,7 +135,7 @@ class SQLitePlan(Plan):
             )
             yield Obstacle("foreign-keys", problem, _SWITCH_OFF)
         needs_unique = state.constrained and {"expand", "contract"} & {*migration.phases}
-        if needs_unique and state.stored is not None and settles_duplicates(state.stored.sql, target.column):
+        if needs_unique and state.stored is not None and settles_duplicates(state.stored.sql, *target.unique_columns):
             problem = f"the UNIQUE of {target.column} has ON CONFLICT, so a row whose id is taken is deleted or lost"
             yield Obstacle("wrong-index", problem, "copy the table into one without this clause")
         if "contract" not in migration.phases or state.index:
@@ -137,13 +151,7 @@ class SQLitePlan(Plan):
     def rehearse(self, migration: Migration) -> Iterator[Obstacle]:
         """Use an in-memory copy of the schema, without what needs functions or modules of the application."""
         target = replace(migration.target, schema=None)
-        master = self.quoted(migration.target.schema or "main")
-        query = f"SELECT sql FROM {master}.sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
-        engine = create_engine("sqlite://", isolation_level="AUTOCOMMIT")
-        with engine.connect() as copy:
-            send(copy, "PRAGMA foreign_keys=OFF")  # which listeners of the application may switch on
-            for sql in send(migration.table.connection, query).scalars():
-                is_accepted(copy, sql)
+        with copied_schema(migration) as copy:
             was_sound = is_accepted(copy, "PRAGMA foreign_key_check")
             table = SQLiteTable(copy, target)
             steps = SQLitePlan(target, copy.dialect).steps_of(migration.phases)
@@ -158,7 +166,9 @@ class SQLitePlan(Plan):
                 if was_sound and not is_accepted(copy, "PRAGMA foreign_key_check"):
                     problem = f"a foreign key of another table needs the unique index of {target.column}"
                     yield Obstacle("dependants", problem, "drop it first")
-        engine.dispose()
+
+    def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
+        return read_stored_code(migration, change)
 
     def how_to_change_collation(self) -> str:
         column, binary = self.target.column, f"type_=sa.String({self.target.format.max_length}, collation='BINARY')"
@@ -175,7 +185,7 @@ class SQLitePlan(Plan):
         return {"BIGINT": "INTEGER", "BLOB": "BLOB"}.get(self.type, "TEXT")  # a STRICT table accepts no VARCHAR
 
     def _with_default(self, sql: str, state: State, *, generates_ids: bool) -> str:
-        if state.default is not None and not self.has_own_default(state):
+        if state.default is not None and not self.has_own_default(state) and not self.lacks_default(state):
             return sql
         sql = without_clause(sql, self.target.column, "DEFAULT")
         if not generates_ids:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Integer, case, false, func, text
+from sqlalchemy import ColumnElement, Connection, Integer, case, false, func, inspect, text
 from sqlalchemy.types import NullType
 
 from sqlalchemy_public_id.dialects import traits_for
@@ -17,7 +18,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.plan import Lock
 from sqlalchemy_public_id.migrations.rows import PositionColumns, Rows
 from sqlalchemy_public_id.migrations.session import MigrationSession, no_replica, restore, send, transaction
-from sqlalchemy_public_id.migrations.state import IndexFacts, State, StoredTable
+from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State, StoredTable
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
 from sqlalchemy_public_id.types import as_bits_format
 
@@ -28,12 +29,14 @@ FROM pragma_table_xinfo(:table, :database)
 """)
 _INDEXES = text("""
 SELECT l.name AS name, l."unique" AS "unique", l.partial AS partial, l.origin <> 'c' AS "constraint",
-       l.origin = 'pk' AS "primary",
-       (SELECT CASE WHEN count(*) > 1 THEN NULL
-                    WHEN lower(min(i.name)) = lower(:column) THEN :column
-                    ELSE min(i.name) END
-        FROM pragma_index_info(l.name, :database) i) AS only_column
-FROM pragma_index_list(:table, :database) l
+       l.origin = 'pk' AS "primary", i.name AS "column"
+FROM pragma_index_list(:table, :database) l, pragma_index_info(l.name, :database) i
+ORDER BY l.seq, i.seqno
+""")
+_REFERENCES = text("""
+SELECT m.name AS name, k."from" AS "column" FROM sqlite_master m, pragma_foreign_key_list(m.name, :database) k
+WHERE m.type = 'table' AND lower(k."table") = lower(:table)
+  AND lower(COALESCE(k."to", (SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk = 1))) = lower(:column)
 """)
 _NAME = r"""(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[\w$]+)"""
 _EVENT = re.compile(
@@ -45,6 +48,7 @@ class SQLiteTable(LiveTable):
     """A table of SQLite."""
 
     can_skip_triggers = True
+    ignores_case = True
 
     @property
     def _schema(self) -> str:
@@ -73,7 +77,8 @@ class SQLiteTable(LiveTable):
                     stored=stored,
                     misfit=state.misfit,
                 )
-        return kind, state, indexes_from(self.connection.execute(_INDEXES, self.names).mappings())
+        parts = groupby(self.connection.execute(_INDEXES, self.names).mappings(), lambda part: part["name"])
+        return kind, state, indexes_from(_index(list(group)) for _, group in parts)
 
     def _read_stored(self, sql: str, columns: list[str], is_strict: bool) -> StoredTable:
         of_table = "lower(tbl_name) = lower(?) AND sql IS NOT NULL AND type IN ('index', 'trigger')"
@@ -129,6 +134,27 @@ class SQLiteTable(LiveTable):
     def read_largest_key(self, key: str, type_: Integer) -> int:
         return 2**63 - 1  # whatever the type of the column is called
 
+    def read_constraints(self) -> Iterator[Demand]:
+        target = self.target
+        own = self._read_own_name()
+        for check in inspect(self.connection).get_check_constraints(own, schema=target.schema):
+            name = f"the CHECK constraint {check['name']}" if check.get("name") else "a CHECK constraint"
+            # SQLite reads a name in double quotes that it does not know as a string, so the database cannot tell
+            is_ours = target.column.lower() in check["sqltext"].lower()
+            if is_ours:
+                yield Demand(name, f"({check['sqltext']})", is_ours=True)
+        yield from self.generated_columns(table=own)
+
+    def _read_own_name(self) -> str:
+        """Return the name of the table as it was created: SQLAlchemy's reflection does not find another case."""
+        return self._read_master("name", "type = 'table' AND lower(name) = lower(?)")[0][0]
+
+    def read_references(self) -> Sequence[tuple[str | None, str, str]]:
+        tables = self._read_master("name", "type = 'table' AND lower(name) <> lower(?)")
+        found = self.connection.execute(_REFERENCES, self.names).all()
+        known = {name for (name,) in tables} | {self._read_own_name()}
+        return [(self.target.schema, row.name, row.column) for row in found if row.name in known]
+
     def columns_changed_by_updates(self) -> list[str]:
         return []
 
@@ -151,6 +177,12 @@ class SQLiteTable(LiveTable):
         yield
         for _, sql in triggers:
             send(self.connection, in_schema(sql, self._schema))
+
+
+def _index(parts: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
+    """Return the facts of an index, from its *parts* in their order."""
+    facts: dict[str, Any] = {str(name): value for name, value in parts[0].items() if name != "column"}
+    return {**facts, "columns": [part["column"] for part in parts]}
 
 
 def in_schema(sql: str, schema: str) -> str:

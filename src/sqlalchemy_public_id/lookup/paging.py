@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from sqlalchemy import inspect
+from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Mapper, QueryableAttribute
 
 from sqlalchemy_public_id.columns import public_id_type
@@ -14,9 +15,10 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, InvalidPage
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
+from sqlalchemy_public_id.lookup.beside import requiring_columns
 from sqlalchemy_public_id.lookup.fetching import LARGEST_LIMIT, KeysetQuery, ShardedKeysetQuery
 from sqlalchemy_public_id.lookup.keysets import Keyset, plain_keyset
-from sqlalchemy_public_id.lookup.ordering import digest, terms_of
+from sqlalchemy_public_id.lookup.ordering import Term, digest, terms_of
 from sqlalchemy_public_id.lookup.selecting import Rows, Where, narrowing, selected
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import AnySession, has_tokens, is_sharded, public_id_attribute, session_of
@@ -27,6 +29,8 @@ M = TypeVar("M")  # a model
 
 _MARK = "~"
 """The separator between the public id of a cursor and the digest of its order."""
+_INCLUSIVE = "~"
+"""The end of a cursor whose page has its row, too. Pages without rows have such cursors."""
 _LARGEST_LIMIT = LARGEST_LIMIT - 1
 """The statement selects one more row."""
 
@@ -43,7 +47,7 @@ class Page(Sequence[M], Generic[M]):
     previous: str | None
     """The cursor to pass as ``before`` for the previous page; ``None`` if there is none."""
     total: int | None = None
-    """The number of rows on all pages, with ``count=True``."""
+    """The number of rows on all pages, with ``count=True``; with a number, at most this number."""
 
     @overload
     def __getitem__(self, index: int) -> M: ...
@@ -69,7 +73,7 @@ def page(
     where: Where | None = None,
     cursor_execution_options: Mapping[str, Any] | None = None,
     references: Iterable[QueryableAttribute[Any]] = (),
-    count: bool = False,
+    count: bool | int = False,
 ) -> Page[M]:
     """Return a page of up to *limit* rows, sorted by key or by *order_by*.
 
@@ -116,22 +120,22 @@ def page(
     :param references: attributes of :func:`~sqlalchemy_public_id.references.public_ref`, such as
         ``[Order.customer_public_id]``. The statement also selects their public ids, so that reading them sends no
         further statement, unless their rows are in another database.
-    :param count: count the rows of all pages, in one more statement, which reads all of them.
+    :param count: count the rows of all pages, in one more statement, which reads all of them. With a number, such as
+        ``count=1000``, it stops there, so that a :attr:`~Page.total` of 1000 means 1000 or more.
     :raises InvalidCursor: if *after* or *before* is malformed, unknown, the id of a deleted or hidden row, or a cursor
         of another order; the error's ``field`` is the name of the argument.
     :raises InvalidPage: if *limit* is out of range, or both *after* and *before* are given.
-    :raises ConfigurationError: if *rows* cannot be paged.
+    :raises ConfigurationError: if *rows* cannot be paged, or *count* is neither a boolean nor a number from 1.
     """
     session = session_of(session)
-    statement, entity = selected("page", rows, None, attribute)
+    statement, entity, _ = selected("page", rows, None, attribute)
     visible = None if where is None else narrowing("page", statement, entity, where)
     if visible is not None:
         statement = statement.where(visible)
     mapper: Mapper[Any] = inspect(entity).mapper
     name, column = public_id_attribute(mapper.class_, attribute)
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LARGEST_LIMIT:
-        expected = f"expected a whole number from 1 to {_LARGEST_LIMIT}"
-        raise InvalidPage(f"limit is {safe_repr(limit)}, {expected}", field="limit", reason=expected)
+    require_limit(limit)
+    largest_count = checked_count(count)
     if after is not None and before is not None:
         both = "pass either after or before, not both: a page follows one row, or precedes one"
         raise InvalidPage(both, field="before", reason=both)
@@ -140,8 +144,8 @@ def page(
     backwards = before is not None
     given, field = (before, "before") if backwards else (after, "after")
     id_format = public_id_type(column).id_format
-    mark = f"{_MARK}{digest(terms, session.get_bind(mapper).dialect)}" if terms else ""
-    cursor = None if given is None else _id_in(given, field, mark, id_format, mapper)
+    mark = mark_of(terms, session.get_bind(mapper).dialect)
+    cursor, is_inclusive = (None, False) if given is None else _id_in(given, field, mark, id_format, mapper)
 
     bind, sharded = session.get_bind(mapper), is_sharded(session)
     traits = traits_for(bind.dialect)
@@ -162,15 +166,16 @@ def page(
             backwards=backwards,
         )
     rows_of = ShardedKeysetQuery if sharded else KeysetQuery
-    query = rows_of(session, keyset, cursor_options, is_plain=isinstance(rows, type))
-    found = query.rows_after(cursor, limit + 1)
-    if found is None:
-        raise _invalid_cursor(given, field, mapper)
-    rows_found, sent = found
-    has_more = len(rows_found) > limit
-    if not has_more and sent > limit:  # repeated rows have used up the LIMIT
-        rest = query.rows_after(query.id_of(rows_found[-1]), 1, is_known=True)
-        has_more = rest is not None and bool(rest[0])
+    with requiring_columns("page", session, entity, keyset.beside, visible, None) as checked:
+        query = rows_of(session, keyset, cursor_options, is_plain=isinstance(rows, type), checked=checked)
+        found = query.rows_after(cursor, limit + 1, inclusive=is_inclusive)
+        if found is None:
+            raise _invalid_cursor(given, field, mapper)
+        rows_found, sent = found
+        has_more = len(rows_found) > limit
+        if not has_more and sent > limit:  # repeated rows have used up the LIMIT
+            rest = query.rows_after(query.id_of(rows_found[-1]), 1, known=rows_found[-1][0])
+            has_more = rest is not None and bool(rest[0])
 
     del rows_found[limit:]
     if beside:
@@ -179,16 +184,38 @@ def page(
         load(session, [row[0] for row in rows_found])
     if backwards:
         rows_found.reverse()
-    has_next, has_previous = has_more, bool(rows_found) and cursor is not None
-    if backwards:
-        has_next, has_previous = bool(rows_found), has_more
+    if rows_found:
+        ahead = cursor_of(query, rows_found[0 if backwards else -1], mark) if has_more else None
+        back = None if cursor is None else cursor_of(query, rows_found[-1 if backwards else 0], mark)
+    else:  # back to the row of the cursor, unless this page would have had it
+        ahead = None
+        back = None if cursor is None else f"{cursor}{mark}{'' if is_inclusive else _INCLUSIVE}"
     return Page(
         items=tuple([row[0] for row in rows_found]),
         has_more=has_more,
-        next=_cursor(query, rows_found[-1], mark) if has_next else None,
-        previous=_cursor(query, rows_found[0], mark) if has_previous else None,
-        total=query.count() if count else None,
+        next=back if backwards else ahead,
+        previous=ahead if backwards else back,
+        total=query.count(largest_count) if count else None,
     )
+
+
+def require_limit(limit: object) -> None:
+    """Raise :exc:`InvalidPage` if *limit* is not a number of rows."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LARGEST_LIMIT:
+        expected = f"expected a whole number from 1 to {_LARGEST_LIMIT}"
+        raise InvalidPage(f"limit is {safe_repr(limit)}, {expected}", field="limit", reason=expected)
+
+
+def checked_count(count: object) -> int | None:
+    """Return the number of rows up to which a page counts; ``None`` if all are counted, or none."""
+    if isinstance(count, bool):
+        return None
+    if not isinstance(count, int) or not 1 <= count <= LARGEST_LIMIT:
+        raise ConfigurationError(
+            f"count is {safe_repr(count)}, expected True, False, or the number of rows at which counting stops, from 1 "
+            f"to {LARGEST_LIMIT}"
+        )
+    return count
 
 
 def checked_cursor_options(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -203,7 +230,16 @@ def checked_cursor_options(options: Mapping[str, Any] | None) -> Mapping[str, An
     return options
 
 
-def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
+def mark_of(terms: Sequence[Term], dialect: Dialect) -> str:
+    """Return the end of the cursors of an order; none if rows are in the order of their keys."""
+    return f"{_MARK}{digest(terms, dialect)}" if terms else ""
+
+
+def cursor_of(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
+    """Return the cursor of *row*, for the rows after it or before it.
+
+    :raises ConfigurationError: if the row has no public id.
+    """
     public_id = query.id_of(row)
     if public_id is None:
         raise ConfigurationError(
@@ -214,17 +250,23 @@ def _cursor(query: KeysetQuery, row: Sequence[Any], mark: str) -> str:
     return f"{public_id}{mark}"
 
 
-def _id_in(cursor: object, field: str, mark: str, id_format: Format, mapper: Mapper[Any]) -> str:
-    """Return the public id in *cursor*; refuse a cursor of another order."""
+def _id_in(cursor: object, field: str, mark: str, id_format: Format, mapper: Mapper[Any]) -> tuple[str, bool]:
+    """Return the public id in *cursor*, and whether its row belongs to the page; refuse a cursor of another order."""
     text, other = id_format.canonical(cursor), ""  # the whole cursor first, because an alphabet may contain the mark
+    is_inclusive = False
     if text is None and isinstance(cursor, str):
-        before, _, other = cursor[: 2 * MAX_LENGTH].rpartition(_MARK)
-        text = id_format.canonical(before)
+        rest = cursor[: 2 * MAX_LENGTH]
+        is_inclusive = rest.endswith(_INCLUSIVE)
+        rest = rest.removesuffix(_INCLUSIVE)
+        text = id_format.canonical(rest) if is_inclusive else None
+        if text is None:
+            before, _, other = rest.rpartition(_MARK)
+            text = id_format.canonical(before)
     if text is None:
         raise _invalid_cursor(cursor, field, mapper)
     if other and f"{_MARK}{other}" != mark:
         raise _invalid_cursor(cursor, field, mapper, "it belongs to a page in another order")
-    return text
+    return text, is_inclusive
 
 
 def _invalid_cursor(cursor: object, field: str, mapper: Mapper[Any], reason: str | None = None) -> InvalidCursor:

@@ -15,7 +15,9 @@ from tools.outside.comparing import Outcome, failed, files, read, regressions
 from tools.outside.suites import Excuse, load
 
 PASSED, FAILED, SKIPPED = Outcome("passed"), Outcome("failed", "KeyError: 'id'"), Outcome("skipped")
-PLUGINS = Path(__file__).parents[2] / "tools" / "outside" / "plugins"
+pytestmark = pytest.mark.housekeeping
+
+PLUGINS = Path(__file__).parent / "plugins"
 PATHS = [str(PLUGINS), str(Path(sqlalchemy_public_id.__file__).parents[1])]  # the library under test, not another one
 
 

@@ -19,11 +19,15 @@ class OrderId(TypedId, prefix="nbord"): ...
 
 
 class Customer(PublicIdMixin[CustomerId], Base):
+    """A model with typed ids and a name."""
+
     __tablename__ = "customer"
     name: Mapped[str] = mapped_column(String(50))
 
 
 class Order(PublicIdMixin[OrderId], Base):
+    """A model with typed ids, a total, and a reference to its customer."""
+
     __tablename__ = "orders"
     total: Mapped[int]
     customer_id: Mapped[int] = mapped_column(ForeignKey(Customer.id))

@@ -15,6 +15,8 @@ from tools.benchmarks import counted, instructions, pictures, report
 from tools.benchmarks.databases import Bench
 from tools.benchmarks.measure import Subject, Unavailable, compared
 
+pytestmark = pytest.mark.housekeeping
+
 FOLDER = report.RESULTS.parent
 PAGE = FOLDER / "README.md"
 AGAIN = "run python -m tools.benchmarks --write"

@@ -1,0 +1,175 @@
+"""What stands in the way of a migration on MySQL and MariaDB, as their catalogs show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import text
+
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrations.plan import Migration
+from sqlalchemy_public_id.migrations.session import send
+
+_TABLE = text("""
+SELECT t.ENGINE AS engine, CURRENT_USER() AS user
+FROM information_schema.TABLES t
+WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND t.TABLE_NAME = :table
+""")
+_GENERATED = text("""
+SELECT c.COLUMN_NAME FROM information_schema.COLUMNS c
+WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table AND c.EXTRA LIKE '%GENERATED%'
+  AND c.EXTRA NOT LIKE 'DEFAULT%' AND (c.EXTRA LIKE '%STORED%' OR EXISTS (
+      SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
+      AND s.TABLE_NAME = :table AND s.COLUMN_NAME = c.COLUMN_NAME))
+ORDER BY c.ORDINAL_POSITION
+""")
+_GRANTED = text("""
+SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = :grantee
+UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
+      WHERE GRANTEE = :grantee AND COALESCE(:schema, DATABASE()) LIKE TABLE_SCHEMA
+UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
+      WHERE GRANTEE = :grantee AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
+""")
+_FOREIGN_KEYS = text("""
+SELECT k.CONSTRAINT_NAME AS name, k.TABLE_NAME AS `table`,
+       k.REFERENCED_COLUMN_NAME = :column AND k.REFERENCED_TABLE_NAME = :table
+       AND k.REFERENCED_TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AS refers_to_ours,
+       r.DELETE_RULE = 'SET NULL' OR r.UPDATE_RULE = 'SET NULL' AS sets_null
+FROM information_schema.KEY_COLUMN_USAGE k
+JOIN information_schema.REFERENTIAL_CONSTRAINTS r ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA
+     AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME AND r.TABLE_NAME = k.TABLE_NAME
+WHERE k.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND k.TABLE_NAME = :table AND k.COLUMN_NAME = :column
+   OR k.REFERENCED_TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND k.REFERENCED_TABLE_NAME = :table
+      AND k.REFERENCED_COLUMN_NAME = :column
+ORDER BY 1
+""")
+_WIDER_INDEXES = text("""
+SELECT s.INDEX_NAME FROM information_schema.STATISTICS s
+WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND s.TABLE_NAME = :table
+GROUP BY s.INDEX_NAME
+HAVING COUNT(*) > 1 AND MAX(s.COLUMN_NAME = :column)
+ORDER BY s.INDEX_NAME
+""")
+_TRIGGERS = text("""
+SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
+WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
+ORDER BY TRIGGER_NAME
+""")
+
+
+def obstacles_of_catalogs(migration: Migration) -> Iterator[Obstacle]:
+    """Yield the obstacles that the catalogs of MySQL and MariaDB show."""
+    (table,) = migration.table.read(_TABLE)
+    yield from _of_rights(migration, table.user)
+    yield from _of_copies(migration)
+    if migration.state.exists:
+        yield from _of_the_column(migration)
+    yield from _of_a_hidden_column(migration)
+    yield from _of_the_history(migration)
+    if not migration.consent.allow_lock:
+        yield from _of_locks(migration, table.engine)
+
+
+def _of_copies(migration: Migration) -> Iterator[Obstacle]:
+    # the copy will replace the table: it receives new rows, but no changes of columns, defaults and indexes
+    triggers = [name for (name,) in migration.table.read(_TRIGGERS) if name.startswith("pt_osc_")]
+    if triggers and set(migration.phases) != {"backfill"}:
+        table = migration.target.table
+        problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
+        remedy = f"wait until the tool has ended; if it was killed, drop its triggers {', '.join(triggers)}"
+        yield Obstacle("table-copied", problem, remedy)
+
+
+def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
+    """Yield the indexes that would silently lose the column, and triggers and foreign keys that need it."""
+    connection, names, state = migration.table.connection, migration.table.names, migration.state
+    drops = "drop" in migration.phases
+    dropped = None if state.unique is None else state.unique.name
+    for index in [name for (name,) in migration.table.read(_WIDER_INDEXES) if drops and name != dropped]:
+        problem = f"the index {index} also contains other columns, and would silently lose this one"
+        yield Obstacle("dependants", problem, "drop it first")
+    drops_index = "loosen" in migration.phases and state.index and not migration.target.keeps_unique
+    for key in connection.execute(_FOREIGN_KEYS, names).all():
+        name = f"the foreign key {key.name} of {key.table}"
+        remedy = "drop it before the migration, and add it again afterwards"
+        if drops:
+            yield Obstacle("dependants", f"{name} needs the column", "drop it first")
+        elif drops_index and key.refers_to_ours:
+            yield Obstacle("dependants", f"{name} needs the unique index of the column", "drop it first")
+        elif {"contract", "loosen"} & {*migration.phases} and migration.plan.changes_collation(state):
+            problem = f"{name} needs the type of the column, whose collation has to change"
+            yield Obstacle("dependants", problem, remedy)
+        elif "contract" in migration.phases and state.nullable and key.sets_null and not key.refers_to_ours:
+            problem = f"{name} sets the column to NULL, which the migration forbids"
+            yield Obstacle("dependants", problem, "give it another action than SET NULL")
+
+
+def _of_a_hidden_column(migration: Migration) -> Iterator[Obstacle]:
+    """Yield an obstacle if the column would forbid NULL, and be neither seen nor generated.
+
+    A rehearsal does not find this: its steps are those for the column before the migration.
+    """
+    target, state = migration.target, migration.state
+    is_hidden = state.is_invisible if target.invisible is None else target.invisible
+    keeps_default = target.server_default == "keep" or (
+        state.default is not None and (target.server_default == "none" or not migration.plan.has_own_default(state))
+    )
+    if "contract" in migration.phases and is_hidden and not keeps_default:
+        problem = (
+            f"{target.column} is INVISIBLE, and without a default MariaDB does not let it forbid NULL, and MySQL "
+            f"refuses old INSERTs, or stores the empty string"
+        )
+        yield Obstacle("implicit-default", problem, 'pass server_default="keep", or invisible=False')
+
+
+def _of_locks(migration: Migration, engine: str) -> Iterator[Obstacle]:
+    connection = migration.table.connection
+    if {"drop", "loosen"} & {*migration.phases} and not migration.state.exists:
+        return
+    causes: list[str] = []
+    if engine.lower() != "innodb":
+        causes.append(f"the engine is {engine}")
+    kinds = {index.kind for index in migration.state.indexes}
+    causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
+    if getattr(connection.dialect, "is_mariadb", False):
+        generated = migration.table.read(_GENERATED)
+        causes += [f"the column {name} is generated, and stored or indexed" for (name,) in generated]
+    if causes:
+        problem = (
+            f"writers would wait while {connection.dialect.name} changes {migration.target.table}: {', '.join(causes)}"
+        )
+        yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
+
+
+def _of_the_history(migration: Migration) -> Iterator[Obstacle]:
+    """Yield an obstacle if earlier versions of a row have no id: NOT NULL applies to them as well."""
+    if not migration.state.versioned or "contract" not in migration.phases:
+        return
+    # an UPDATE also sets such a column, which is versioned
+    makes_history = migration.fills_rows and migration.table.columns_changed_by_updates()
+    table, missing = migration.plan.table, f"WHERE {migration.plan.column} IS NULL" if migration.state.exists else ""
+    query = f"SELECT (SELECT count(*) FROM {table} FOR SYSTEM_TIME ALL {missing}) > count(*) FROM {table} {missing}"
+    if makes_history or send(migration.table.connection, query).scalar():
+        problem = f"{migration.target.table} is system-versioned, and earlier versions of its rows have no ids"
+        remedy = f"ALTER TABLE {table} DROP SYSTEM VERSIONING, which drops them, and add it again after the migration"
+        yield Obstacle("versioned", problem, remedy)
+
+
+def _of_rights(migration: Migration, user: str) -> Iterator[Obstacle]:
+    missing = missing_privileges(migration, migration.plan.rights(migration))
+    if missing:
+        privileges, (name, _, host) = ", ".join(missing), user.rpartition("@")
+        problem = f"{user} lacks the privileges {privileges} on {migration.target.table}"
+        yield Obstacle("missing-right", problem, f"GRANT {privileges} ON {migration.plan.table} TO '{name}'@'{host}'")
+
+
+def missing_privileges(migration: Migration, wanted: Sequence[str]) -> list[str]:
+    """Return those of the *wanted* privileges that the user lacks."""
+    connection = migration.table.connection
+    user, role = connection.exec_driver_sql("SELECT CURRENT_USER(), CURRENT_ROLE()").one()
+    if role not in (None, "NONE"):
+        return []  # the catalogs do not list what a role grants
+    name, _, host = user.rpartition("@")
+    names = {**migration.table.names, "grantee": f"'{name}'@'{host}'"}
+    granted = {*connection.execute(_GRANTED, names).scalars()}
+    return [privilege for privilege in wanted if privilege not in granted]

@@ -1,0 +1,378 @@
+"""An audit of counters: those that will generate what rows have already, and those that nothing was compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import BigInteger, Engine, Integer, MetaData, create_engine, insert, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import NullPool
+from support.applied_remedies import paste
+from support.cluster_models import models
+from support.marks import on
+
+from sqlalchemy_public_id import NanoId, PublicIdMixin, audit, bigint_key
+from sqlalchemy_public_id.formats import BASE36
+from sqlalchemy_public_id.keys import BlockAllocator, ClusterKey, CoprimeKey, CoprimeStep, KeyedStep, Range, block_key
+
+pytestmark = pytest.mark.backend
+
+
+# --- IDENTITY and AUTO_INCREMENT
+
+
+def ticket_of(key: Any, *more: Any) -> Any:
+    """Return a model with this key."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Ticket(Base):
+        __tablename__ = "ticket"
+        id: Mapped[int] = key
+        what: Mapped[int | None]
+        if more:
+            tenant_id: Mapped[int] = more[0]
+
+    return Ticket
+
+
+def load(engine: Engine, model: Any, *keys: int) -> None:
+    """Store rows with these keys."""
+    rest = {"tenant_id": 1} if "tenant_id" in model.__table__.c else {}
+    with engine.begin() as connection:
+        connection.execute(insert(model.__table__), [{"id": key, **rest} for key in keys])
+
+
+def problem_of(engine: Engine, **options: Any) -> Any:
+    """Return the only finding on the tickets; ``None`` if there is none."""
+    found = audit.run(engine, tables=["ticket"], **options).findings
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+KEYS: dict[str, Callable[[], Any]] = {
+    "identity": lambda: mapped_column(BigInteger, primary_key=True),
+    "serial": lambda: mapped_column(Integer, primary_key=True),
+    "mixin": bigint_key,
+}
+
+
+@on("postgresql")
+@pytest.mark.parametrize("key", KEYS)
+def test_a_counter_behind_its_rows(engine: Engine, create: Callable[[MetaData], None], key: str) -> None:
+    """The finding has the next number and the taken keys, and its statement mends it; a second audit finds nothing."""
+    Ticket = ticket_of(KEYS[key]())
+    create(Ticket.metadata)
+    assert problem_of(engine) is None
+    load(engine, Ticket, *range(501, 801))
+
+    finding = problem_of(engine)
+
+    assert (finding.problem, finding.severity, finding.column) == ("key-counter-behind", "error", "id")
+    assert finding.message == (
+        "the counter of id continues at 1, but rows have keys from 501 to 800, so an INSERT will fail as a duplicate"
+    )
+    assert finding.facts == {"upcoming": 1, "first": 501, "value": 800}
+    for _ in range(2):  # it can be run again
+        paste(engine, finding.remedy)
+    assert problem_of(engine) is None
+    with Session(engine) as session:
+        session.add(ticket := Ticket())
+        session.flush()
+        assert ticket.id == 801
+
+
+@on("postgresql")
+def test_the_error_that_it_prevents(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """Without the statement, an INSERT fails as a duplicate."""
+    Ticket = ticket_of(bigint_key())
+    create(Ticket.metadata)
+    load(engine, Ticket, 3)
+
+    assert problem_of(engine).severity == "error"
+    with Session(engine) as session, pytest.raises(IntegrityError):
+        for _ in range(5):
+            session.add(Ticket())
+            session.flush()
+
+
+def test_a_counter_that_is_right(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """Rows that the database has numbered, and deleted rows, are no finding."""
+    Ticket = ticket_of(bigint_key())
+    create(Ticket.metadata)
+    with Session(engine) as session:
+        session.add_all([Ticket() for _ in range(20)])
+        session.flush()
+        session.delete(session.get(Ticket, 20))
+        session.commit()
+    assert problem_of(engine) is None
+
+
+@on("mysql", "mariadb", "sqlite")
+def test_counters_that_follow_the_rows(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A counter of these databases is above the rows, also after keys of the program's own and changed keys."""
+    Ticket = ticket_of(bigint_key())
+    create(Ticket.metadata)
+    load(engine, Ticket, 3, 500)
+    with Session(engine) as session:
+        session.execute(update(Ticket).where(Ticket.id == 500).values(id=700))
+        session.commit()
+        assert problem_of(engine) is None
+        session.add(ticket := Ticket())
+        session.flush()
+        assert ticket.id == 701
+
+
+@on("postgresql")
+def test_keys_that_are_far_away(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """Keys that the counter does not reach soon may be those of another database: a warning, and no statement."""
+    Ticket = ticket_of(bigint_key())
+    create(Ticket.metadata)
+    load(engine, Ticket, 10**12, 10**12 + 1)
+
+    finding = problem_of(engine)
+
+    assert (finding.severity, finding.remedy, finding.facts["first"]) == ("warning", None, 10**12)
+    assert "name the range or the cluster of this one: clusters=, or --cluster" in finding.message
+    found = audit.run(engine, tables=["ticket"], clusters={"ticket": Range(1, 10**12)}).findings
+    assert "key-counter-behind" not in {each.problem for each in found}
+
+
+@on("postgresql")
+def test_keys_with_a_tenant(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The counter of a key that is the first column of the primary key is compared, too."""
+    Ticket = ticket_of(
+        mapped_column(BigInteger, primary_key=True, autoincrement=True),
+        mapped_column(BigInteger, primary_key=True, autoincrement=False),
+    )
+    create(Ticket.metadata)
+    load(engine, Ticket, 3)
+
+    assert problem_of(engine).facts == {"upcoming": 1, "first": 3, "value": 3}
+
+
+@on("postgresql")
+def test_a_sequence_that_may_not_be_read(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A role that may not read the sequence gets no finding, and no error."""
+    Ticket = ticket_of(bigint_key())
+    create(Ticket.metadata)
+    load(engine, Ticket, 3)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE ROLE reader_of_tickets")
+        connection.exec_driver_sql("GRANT SELECT ON ticket TO reader_of_tickets")
+        connection.exec_driver_sql("SET ROLE reader_of_tickets")
+        assert audit.run(connection, tables=["ticket"]).findings == []
+        connection.rollback()
+
+
+@pytest.mark.parametrize(
+    ("database", "options"),
+    [
+        ("postgresql", {}),
+        ("postgresql", {"strategy": "function"}),
+        ("mysql", {"strategy": "function"}),
+        ("mariadb", {"strategy": "function"}),
+    ],
+    indirect=["database"],
+)
+def test_keys_of_a_cluster(engine: Engine, create: Callable[[MetaData], None], options: Any) -> None:
+    """Only keys of its own cluster are compared with the counter, with the number of the cluster in them."""
+    metadata, Depot, _ = models(cluster=10, **options)
+    create(metadata)
+    with Session(engine) as session:
+        session.add_all([Depot(), Depot()])
+        session.commit()
+    with engine.begin() as connection:
+        for key in (ClusterKey.of(9, 3), ClusterKey.of(10, 7), ClusterKey.of(11, 900)):
+            connection.execute(insert(Depot.__table__), {"id": key})
+
+    [finding] = audit.run(engine, tables=["depot"]).findings
+
+    assert finding.problem == "key-counter-behind"
+    assert finding.facts == {
+        "upcoming": ClusterKey.of(10, 3),
+        "first": ClusterKey.of(10, 7),
+        "value": ClusterKey.of(10, 7),
+    }
+    paste(engine, finding.remedy)
+    assert audit.run(engine, tables=["depot"]).findings == []
+    with Session(engine) as session:
+        session.add(depot := Depot())
+        session.flush()
+        assert depot.id == ClusterKey.of(10, 8)
+
+
+# --- ids that are counted
+
+
+@pytest.fixture
+def orders(engine: Engine) -> Iterator[BlockAllocator]:
+    allocator = BlockAllocator(engine, "order", block=100)
+    allocator.table.drop(engine, checkfirst=True)
+    allocator.create_table()
+    yield allocator
+    allocator.table.drop(engine)
+
+
+def order_of(format: CoprimeKey) -> Any:
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Order(PublicIdMixin, Base):
+        __tablename__ = "order_of_counter"
+        __public_id__ = format
+
+    return Order
+
+
+def write(engine: Engine, model: Any, count: int) -> None:
+    model.__public_id__.allocator.reserve(count)
+    with Session(engine) as session:
+        session.add_all([model() for _ in range(count)])
+        session.commit()
+
+
+def counted_problems(engine: Engine, model: Any) -> list[Any]:
+    return audit.run(engine, tables=["order_of_counter"], models=model.metadata).findings
+
+
+@pytest.mark.parametrize(
+    ("step", "changed"),
+    [
+        (CoprimeStep(BASE36, 6), CoprimeStep(BASE36, 6, step=7)),
+        (CoprimeStep(BASE36, 6), CoprimeStep(BASE36, 6, start=1)),
+        (CoprimeStep(BASE36, 6), CoprimeStep(BASE36[::-1], 6)),
+        (KeyedStep(BASE36, 6, b"a" * 16), KeyedStep(BASE36, 6, b"b" * 16)),
+    ],
+    ids=["step", "start", "alphabet", "secret"],
+)
+def test_another_order(
+    engine: Engine, create: Callable[[MetaData], None], orders: BlockAllocator, step: Any, changed: Any
+) -> None:
+    """Ids that the configured order has not issued yet are found; the order that has issued them has no finding."""
+    Order = order_of(CoprimeKey(orders, step=step))
+    create(Order.metadata)
+    write(engine, Order, 50)
+    assert counted_problems(engine, Order) == []
+
+    Other = order_of(CoprimeKey("order", step=changed))
+    [finding] = counted_problems(engine, Other)
+
+    assert (finding.problem, finding.severity) == ("id-counter-behind", "error")
+    assert finding.message.startswith(f"{finding.facts['ids']} of 50 ids that were read have numbers from ")
+    assert "the counter 'order' continues at 101, so new ids may repeat old ones" in finding.message
+
+
+def test_a_counter_that_went_back(engine: Engine, create: Callable[[MetaData], None], orders: BlockAllocator) -> None:
+    """After a restore of the counter, the finding names the number to start with, also for older, shorter ids."""
+    short = CoprimeKey(orders, step=CoprimeStep(BASE36, 4))
+    Order = order_of(short)
+    create(Order.metadata)
+    write(engine, Order, 150)
+    with engine.begin() as connection:
+        connection.execute(update(orders.table).values(next=20))
+    Longer = order_of(CoprimeKey(orders, step=CoprimeStep(BASE36, 6)).accepting(short))
+
+    for model in (Order, Longer):
+        [finding] = [each for each in counted_problems(engine, model) if each.problem == "id-counter-behind"]
+        assert finding.facts == {"counter": "order", "upcoming": 20, "value": 150, "ids": 131}
+        assert finding.message.endswith("then write start=151")
+
+
+# --- counters that were not compared
+
+
+def test_counters_that_no_model_names(
+    engine: Engine, create: Callable[[MetaData], None], orders: BlockAllocator
+) -> None:
+    """The audit of the table of counters lists those that were not compared, and why."""
+    others = BlockAllocator(engine, "event")
+    for allocator in (orders, others):
+        allocator.take(1)
+    Order = order_of(CoprimeKey(orders, step=CoprimeStep(BASE36, 6)))
+    create(Order.metadata)
+
+    def message(models: Any) -> Any:
+        found = audit.run(engine, tables=[orders.table.name], models=models).findings
+        assert [(each.problem, each.severity) for each in found] == [("counter-not-compared", "info")] * len(found)
+        return [(each.message, each.facts["counters"]) for each in found]
+
+    [(said, names)] = message(None)
+    assert said.endswith("because no models were passed: models=, or --models: 'event', 'order'")
+    assert names == ["event", "order"]
+    assert message(Order.metadata) == [
+        ("counters were not compared with keys or ids, because no model names them: 'event'", ["event"])
+    ]
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Event(Base):
+        __tablename__ = "event_of_counter"
+        id: Mapped[int] = block_key(others)
+
+    assert message([Order.metadata, Event.metadata]) == []
+
+
+def test_a_counter_in_another_database(engine: Engine, create: Callable[[MetaData], None], tmp_path: Any) -> None:
+    """Keys and ids whose counter is elsewhere are said to be unexamined."""
+    elsewhere = create_engine(f"sqlite:///{tmp_path}/counters.db", poolclass=NullPool)
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Event(PublicIdMixin, Base):
+        __tablename__ = "event_of_counter"
+        __public_id__ = CoprimeKey(BlockAllocator(elsewhere, "code", table="far"), step=CoprimeStep(BASE36, 6))
+        id: Mapped[int] = block_key(BlockAllocator(elsewhere, "event", table="far"))
+
+    create(Base.metadata)
+    found = audit.run(engine, tables=["event_of_counter"], models=Base.metadata).findings
+
+    assert [(each.problem, each.column, each.message) for each in found] == [
+        (
+            "counter-not-compared",
+            column,
+            f"the counter {name!r} was not compared with the rows: this database has no table far",
+        )
+        for column, name in (("id", "event"), ("public_id", "code"))
+    ]
+
+
+@on("postgresql")
+def test_a_schema_for_each_tenant(engine: Engine) -> None:
+    """In the schema of a tenant, keys and ids are compared with the counters there, if the models name no schema."""
+    schema = "tenant_of_counters"
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    events = BlockAllocator(engine, "event", schema=schema)
+    events.create_table()
+    events.take(10)
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Event(PublicIdMixin, Base):
+        __tablename__ = "event_of_counter"
+        __public_id__ = NanoId(prefix="evt")
+        id: Mapped[int] = block_key(events)
+
+    with engine.begin() as connection:
+        translated = connection.execution_options(schema_translate_map={None: schema})
+        Base.metadata.create_all(translated)
+        connection.exec_driver_sql(f"INSERT INTO {schema}.event_of_counter (id, public_id) VALUES (5000, 'short')")
+
+    found = audit.run(engine, schema=schema, models=Base.metadata).findings
+
+    assert [(each.table, each.problem) for each in found] == [
+        (f"{schema}.event_of_counter", "malformed-ids"),
+        (f"{schema}.event_of_counter", "key-counter-behind"),
+    ]
+    assert "expected evt_ and" in found[0].message
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")

@@ -1,0 +1,132 @@
+"""A migration that would break the code that the database stores is refused; the remedies and the consent work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from support.marks import on
+from support.people import People
+from support.refusals import refused
+from support.rights import user_with
+
+from sqlalchemy_public_id.errors import DryRun
+from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
+
+pytestmark = pytest.mark.backend
+
+COPY = {
+    "postgresql": "CREATE TRIGGER keep AFTER INSERT ON person FOR EACH ROW EXECUTE FUNCTION keep()",
+    "sqlite": "CREATE TRIGGER keep AFTER INSERT ON person BEGIN INSERT INTO kept SELECT * FROM person; END",
+}
+ELSEWHERE = (
+    "CREATE TRIGGER keep AFTER INSERT ON person FOR EACH ROW INSERT INTO kept SELECT * FROM person WHERE id = NEW.id"
+)
+
+
+@pytest.fixture
+def kept(new_people: Callable[..., People], engine: Engine) -> Iterator[People]:
+    """Create a table whose trigger copies new rows by position."""
+    people = new_people(0)
+    people.execute("DROP TABLE IF EXISTS kept")
+    people.execute("CREATE TABLE kept (id bigint, name varchar(50))")
+    if engine.name == "postgresql":
+        body = "BEGIN INSERT INTO kept SELECT NEW.*; RETURN NULL; END"
+        people.execute(f"CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+    people.execute(COPY.get(engine.name, ELSEWHERE))
+    yield people
+    people.drop()
+    if engine.name == "postgresql":
+        people.execute("DROP FUNCTION keep")
+    people.execute("DROP TABLE kept")
+
+
+def test_refusal(kept: People) -> None:
+    """A trigger that copies rows by position refuses the operation, which then changes nothing."""
+    assert "keep" in refused(kept)["stored-code"]
+    kept.write(1)
+
+
+def test_consent(kept: People) -> None:
+    """With consent the migration runs, whatever the trigger then does."""
+    kept.add(stored_code="ignore")
+
+    assert kept.state().complete
+
+
+@on("postgresql")
+def test_first_remedy(kept: People) -> None:
+    """The statement that the obstacle names makes the table of the history ready, and old writers go on."""
+    obstacle = refused(kept)["stored-code"]
+    kept.execute(obstacle.partition("first (")[2].partition("), or")[0])
+
+    kept.add()
+
+    kept.write(2)
+    kept.check_complete(2)
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_drop(table: People, engine: Engine) -> None:
+    """A trigger that names the column refuses its drop, unless it is dropped first."""
+    table.add()
+    body = "BEGIN NEW.name := NEW.public_id; RETURN NEW; END"
+    if engine.name == "postgresql":
+        table.execute(f"CREATE FUNCTION set_name() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+        table.execute("CREATE TRIGGER name BEFORE INSERT ON person FOR EACH ROW EXECUTE FUNCTION set_name()")
+    else:
+        table.execute("CREATE TRIGGER name BEFORE INSERT ON person FOR EACH ROW SET NEW.name = NEW.public_id")
+
+    assert "name" in refused(table, "drop_public_id")["dependants"]
+    table.execute("DROP TRIGGER name" + " ON person; DROP FUNCTION set_name" * (engine.name == "postgresql"))
+    table.run("drop_public_id")
+    table.check_gone()
+
+
+@on("postgresql")
+def test_dynamic_sql(new_people: Callable[..., People]) -> None:
+    """What cannot be read is said in the report of a dry run."""
+    people = new_people(0)
+    body = "BEGIN EXECUTE format('INSERT INTO %I SELECT $1.*', 'x') USING NEW; RETURN NULL; END"
+    people.execute(f"CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+    people.execute("CREATE TRIGGER keep AFTER INSERT ON person FOR EACH ROW EXECUTE FUNCTION keep()")
+
+    with pytest.raises(DryRun) as caught:
+        people.add(dry_run=True)
+
+    assert caught.value.report.not_examined == (
+        "the function keep() of the trigger keep, which executes SQL that it builds as a string",
+    )
+    people.drop()
+    people.execute("DROP FUNCTION keep")
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_role_without_rights(table: People, engine: Engine) -> None:
+    """A role that may not read the table gets a report of what it lacks."""
+    with user_with(engine) as url:
+        reader = create_engine(url)
+        if engine.name != "postgresql":
+            with engine.begin() as connection:
+                connection.exec_driver_sql(f"GRANT INSERT ON person TO {url.username}")
+        with reader.connect() as connection:
+            report = examine(connection, plan_for(table.target, connection.dialect), PHASES["add"])
+        reader.dispose()
+
+    assert "missing-right" in {obstacle.code for obstacle in report.obstacles}
+    assert engine.name == "postgresql" or "TRIGGER" in "".join(report.not_examined)
+
+
+@on("postgresql")
+def test_statistics_that_are_not_loaded(table: People) -> None:
+    """A plan goes on if ``pg_stat_statements`` is created, and its library is not loaded."""
+    table.execute("CREATE EXTENSION pg_stat_statements")
+    try:
+        with pytest.raises(DryRun) as caught:
+            table.add(dry_run=True)
+    finally:
+        table.execute("DROP EXTENSION pg_stat_statements")
+
+    assert caught.value.report.warnings == ()

@@ -1,0 +1,37 @@
+"""A plan looks for statements by position in the statistics that a server keeps."""
+
+from __future__ import annotations
+
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+from support import private_servers
+
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
+
+
+def test_pg_stat_statements(programs: dict[str, str]) -> None:
+    """A statement that a new column will break is a warning of the report, once; others are none."""
+    with private_servers.postgresqls(programs, 1, "shared_preload_libraries=pg_stat_statements") as [url]:
+        engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            for statement in (
+                "CREATE EXTENSION pg_stat_statements",
+                "CREATE TABLE invoice (id int PRIMARY KEY, total int)",
+                "CREATE TABLE archive (id int, total int)",
+                "INSERT INTO invoice VALUES (1, 2)",
+                "INSERT INTO archive SELECT * FROM invoice WHERE id = 1",
+                "INSERT INTO archive SELECT * FROM invoice WHERE id = 2",
+                "INSERT INTO archive (id) SELECT id FROM invoice",
+            ):
+                connection.exec_driver_sql(statement)
+            report = examine(connection, plan_for(PublicIdColumn.of("invoice"), connection.dialect), PHASES["add"])
+
+    assert report.warnings == (
+        (
+            "pg_stat_statements has 'INSERT INTO archive SELECT * FROM invoice WHERE id = $1': "
+            "3 values would meet 2 columns"
+        ),
+    )
+    assert not report.obstacles
