@@ -44,7 +44,7 @@ BUDGETS = {
     "guides/history-and-listeners": 700,
     "guides/pydantic-and-fastapi": 1600,
     "guides/integrations": 1300,
-    "guides/graphql": 1200,
+    "guides/graphql": 1300,
     "guides/other-languages": 1600,
     "guides/testing": 1000,
     "guides/live-tables": 1250,
@@ -67,7 +67,7 @@ BUDGETS = {
     "design": 5200,
 }
 """The word limit of each page, including code and tables. A page may exceed it by 15 percent."""
-WORDS = 43_000
+WORDS = 43_500
 """The word limit of all pages except the design, which is for contributors."""
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
