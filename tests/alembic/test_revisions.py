@@ -146,3 +146,119 @@ def test_batches(project: Project) -> None:
     assert downgrade_of(backfill) == ["pass"]
     assert downgrade_of(contract)[-1] == f"batch_op.loosen_public_id({FORMAT})"
     assert project.check(wanted()) is None
+
+
+def with_city() -> MetaData:
+    """Return the models with a new column beside the public ids, which needs a revision of its own."""
+    metadata = wanted()
+    metadata.tables["customer"].append_column(Column("city", String(20)))
+    return metadata
+
+
+NUMBERED = """
+from alembic.script import ScriptDirectory
+
+def own(context, revision, directives):
+    heads = ScriptDirectory.from_config(context.config).get_heads()
+    directives[0].rev_id = f"{int(heads[0]) + 1:04}"
+"""
+
+
+@on("sqlite")
+@pytest.mark.parametrize("split", [False, True])
+def test_numbered_revisions(project: Project, split: bool) -> None:
+    """A project that numbers its revisions gets numbered ones, in whose order the files stand in the folder."""
+    hook = "three_revisions_after(own)" if split else "own"
+    project.rewrite(project.heads()[0], "0001")
+    project.execute("UPDATE alembic_version SET version_num = '0001'")
+    project.config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
+    project.configure(f"process_revision_directives={hook},", before=f"{IMPORT}\n{NUMBERED}")
+    project.migrate(with_city(), "ids")
+
+    names = ["0002", "0003", "0004", "0005"] if split else ["0002", "0003"]
+    assert sorted(path.name[:5] for path in (project.folder / "versions").glob("000[2-9]*.py")) == [
+        f"{name}_" for name in names
+    ]
+    assert project.heads() == names[-1:]
+    assert project.check(with_city()) is None
+    assert project.check(wanted()) is not None
+    project.migrate(wanted(), "no city")
+    assert project.heads() == [f"{int(names[-1]) + 1:04}"]
+
+
+@on("sqlite")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("r9", r"r10"),
+        ("20261129112059", "20261129112060"),
+        ("add_ids", "add_ids_2"),
+        ("0a81a5f6b879", "[0-9a-f]{12}"),
+        ("6e2f4b1a9c7d4e0f8a1b2c3d4e5f6a7b", "[0-9a-f]{32}"),
+    ],
+)
+def test_ids_of_the_project(project: Project, first: str, second: str) -> None:
+    """The id of the second revision resembles the one that the project has given to the first."""
+    own = f"def own(context, revision, directives):\n    directives[0].rev_id = {first!r}"
+    project.configure("process_revision_directives=own,", before=own)
+    project.migrate(with_city(), "ids")
+
+    (head,) = project.heads()
+    assert re.fullmatch(second, head)
+    assert head > first or first == "r9"
+
+
+@on("sqlite")
+def test_scripts_of_the_project(project: Project) -> None:
+    """A hook that makes two scripts keeps its chain: the second follows on the public ids, and has an id of its own."""
+    own = """
+from alembic.operations.ops import DowngradeOps, ExecuteSQLOp, MigrationScript, UpgradeOps
+
+def own(context, revision, directives):
+    directives[0].rev_id = "0002"
+    ops = UpgradeOps([ExecuteSQLOp("UPDATE customer SET city = 'Bern'")]), DowngradeOps([])
+    directives.append(MigrationScript("0003", *ops, message="cities", head="0002"))
+"""
+    project.configure("process_revision_directives=own,", before=own)
+    project.migrate(with_city(), "ids")
+
+    assert project.history() == ["shop", "ids", "ids: public ids", "cities"]
+    assert project.heads() == ["0003"]
+
+
+@on("sqlite")
+def test_attributes_of_the_project(project: Project) -> None:
+    """What a hook sets on its script, such as the folder, each script has; a label of the branch stays at the first."""
+    (project.folder / "more").mkdir()
+    project.config.set_main_option("version_locations", f"{project.folder}/versions:{project.folder}/more")
+    own = f"""
+def own(context, revision, directives):
+    directives[0].version_path = {str(project.folder / "more")!r}
+    directives[0].branch_label = "ids"
+"""
+    project.configure("process_revision_directives=own,", before=own)
+    project.migrate(with_city(), "ids")
+
+    assert len(list((project.folder / "more").glob("*.py"))) == 2
+    assert project.check(with_city()) is None
+
+
+CLEARS = """
+def own(context, revision, directives):
+    if directives[0].upgrade_ops.is_empty():
+        directives[:] = []
+"""
+
+
+@on("sqlite")
+@pytest.mark.parametrize("hook", ["own", "three_revisions_after(own)"])
+def test_check_beside_a_hook_that_clears(project: Project, hook: str) -> None:
+    """``alembic check`` works in a project that writes no empty revisions, and still writes none."""
+    project.configure(f"process_revision_directives={hook},", before=f"{IMPORT}\n{CLEARS}")
+    project.migrate(with_city(), "ids")
+    before = project.history()
+
+    assert project.check(with_city()) is None
+    assert "city" in str(project.check(wanted()))
+    assert project.files(with_city()) == []
+    assert project.history() == before

@@ -94,6 +94,10 @@ class Project:
         """Return the messages of the revisions, the oldest first."""
         return [str(script.doc) for script in ScriptDirectory.from_config(self.config).walk_revisions()][::-1]
 
+    def heads(self) -> list[str]:
+        """Return the ids of the revisions that no other follows."""
+        return list(ScriptDirectory.from_config(self.config).get_heads())
+
     def check(self, metadata: MetaData) -> str | None:
         """Return the error of ``alembic check``, or ``None`` if it finds no differences."""
         self.config.attributes["metadata"] = metadata

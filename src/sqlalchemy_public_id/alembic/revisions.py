@@ -16,9 +16,12 @@ hours or days apart.
 
 from __future__ import annotations
 
+import copy
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from secrets import randbelow
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from alembic.operations.ops import (
     AddColumnOp,
@@ -33,7 +36,6 @@ from alembic.operations.ops import (
     OpContainer,
     UpgradeOps,
 )
-from alembic.util import rev_id
 from sqlalchemy import ColumnClause
 from sqlalchemy.sql.visitors import iterate
 
@@ -66,7 +68,7 @@ _PHASES: dict[str, type[PublicIdOp]] = {
 
 def three_revisions(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
     """Split each ``op.add_public_id()`` into three revisions. Pass this as ``process_revision_directives``."""
-    directives[:] = [part for script in directives for part in _split(script, _PHASES)]
+    directives[:] = _split_all(directives, _PHASES)
 
 
 def three_revisions_after(own: Directives) -> Directives:
@@ -79,29 +81,54 @@ def separate_revisions(context: AutogenContext, *schemas: object) -> None:
     # with several databases, Alembic runs the hook after each one, and adds the next database to the last script
     several = context.opts.get("upgrade_token") != "upgrades"
     own: Directives | None = context.opts.get("process_revision_directives")
-    if not several and getattr(own, "_separates", None) is None:
-        process: Any = one_revision if own is None else _chain(own, one_revision)
+    if getattr(own, "_separates", None) is None:
+        process: Any = _chain(own or _nothing, _nothing if several else one_revision)
         process._separates = True
         context.opts["process_revision_directives"] = process
 
 
+def _nothing(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
+    """Change nothing."""
+
+
 def one_revision(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
     """Move the operations that commit into a separate revision, after the one for all other changes."""
-    directives[:] = [part for script in directives for part in _split(script, {})]
+    directives[:] = _split_all(directives, {})
 
 
 def _chain(first: Directives, second: Directives) -> Directives:
     def process(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
+        before = [*directives]
         first(context, revision, directives)
+        if not directives and _is_check(context):
+            directives[:] = before  # env.py writes no empty revision, but "alembic check" reads the last script
         second(context, revision, directives)
 
     return process
 
 
-def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]]) -> list[MigrationScript]:
+def _is_check(context: MigrationContext) -> bool:
+    """Return True if *context* belongs to ``alembic check``, which passes a function of its own to the environment."""
+    return getattr(context.opts.get("fn"), "__qualname__", "").startswith("check.")
+
+
+def _split_all(scripts: list[MigrationScript], phases: Mapping[str, type[PublicIdOp]]) -> list[MigrationScript]:
+    """Split each script. What follows on one of *scripts* follows on its last part."""
+    taken = {str(script.rev_id) for script in scripts}
+    last: dict[str | None, str | None] = {}
+    parts: list[MigrationScript] = []
+    for script in scripts:
+        script.head = last.get(script.head, script.head)
+        parts += _split(script, phases, taken)
+        last[script.rev_id] = parts[-1].rev_id
+    return parts
+
+
+def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]], taken: set[str]) -> list[MigrationScript]:
     """Split *script* into one for other operations, those for public ids, and one for operations that depend on these.
 
     :param phases: the phases of new public ids that get a script, each with its operation.
+    :param taken: the ids of all new revisions, to which those of the new scripts are added.
     """
 
     def is_new(op: MigrateOperation) -> bool:
@@ -125,7 +152,7 @@ def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]]) -> l
     for what, changes in parts.items():
         if any(upgrade for upgrade, _ in changes):
             if not is_free:
-                scripts.append(_follow(scripts[-1]))
+                scripts.append(_follow(scripts[-1], taken))
             is_free = False
             last = scripts[-1]
             last.message = f"{message}: {what}"
@@ -146,13 +173,39 @@ class _LaterOps(UpgradeOps):
         return [*earlier, *super().as_diffs()]
 
 
-def _follow(script: MigrationScript) -> MigrationScript:
-    """Return a script on top of *script*, without operations."""
-    # the type stubs name one UpgradeOps; MigrationScript accepts lists
-    upgrades: Any = [_LaterOps(ops) for ops in script.upgrade_ops_list]
-    downgrades: Any = [DowngradeOps([], downgrade_token=ops.downgrade_token) for ops in script.downgrade_ops_list]
-    place: dict[str, Any] = {"head": script.rev_id, "splice": False, "version_path": script.version_path}
-    return MigrationScript(rev_id(), upgrades, downgrades, imports=set(script.imports), **place)
+def _follow(script: MigrationScript, taken: set[str]) -> MigrationScript:
+    """Return a script on top of *script*, without operations. It keeps what a hook of the project has set."""
+    follower: Any = copy.copy(script)  # the type stubs name one UpgradeOps; MigrationScript accepts lists
+    follower.upgrade_ops = [_LaterOps(ops) for ops in script.upgrade_ops_list]
+    follower.downgrade_ops = [
+        DowngradeOps([], downgrade_token=ops.downgrade_token) for ops in script.downgrade_ops_list
+    ]
+    follower.rev_id = _next_id(str(script.rev_id), taken)
+    follower.imports = set(script.imports)
+    follower.head, follower.splice = script.rev_id, False
+    follower.branch_label = follower.depends_on = None  # it inherits those of the script below it
+    return cast("MigrationScript", follower)
+
+
+def _next_id(rev_id: str, taken: set[str]) -> str:
+    """Return a new id after *rev_id*, and add it to *taken*. Names of files that begin with it are in this order.
+
+    After ``0002``, it is ``0003``; after ``add_ids``, ``add_ids_2``; after random digits, as many of them.
+    """
+    number = re.fullmatch(r"(.*?)([0-9]*)", rev_id, re.DOTALL)
+    assert number is not None
+    head, digits = number.groups()
+    if re.fullmatch(r"[0-9a-f]{8,}", rev_id) and head:
+        first, count = int(rev_id, 16) + 1, 16 ** len(rev_id)
+        found = f"{first + randbelow(max(1, count - first)):0{len(rev_id)}x}"
+    elif digits:
+        found = f"{head}{int(digits) + 1:0{len(digits)}}"
+    else:
+        found = f"{rev_id}_2"
+    if found in taken:
+        return _next_id(found, taken)
+    taken.add(found)
+    return found
 
 
 def _commits(op: MigrateOperation) -> bool:
