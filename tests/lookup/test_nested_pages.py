@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
 )
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -83,6 +85,9 @@ class Issue(PublicIdMixin, Base):
     remarks: DynamicMapped[Comment] = relationship(viewonly=True)
     open_comments: Mapped[set[Comment]] = relationship(
         primaryjoin=lambda: (Issue.id == foreign(Comment.issue_id)) & ~Comment.hidden, viewonly=True
+    )
+    comments_of_later_issues: Mapped[list[Comment]] = relationship(
+        primaryjoin=lambda: Issue.id <= foreign(Comment.issue_id), viewonly=True
     )
     watchers: Mapped[list[Person]] = relationship(secondary=watching)
     parts: Mapped[list[Issue]] = relationship(viewonly=True)
@@ -210,6 +215,7 @@ COLLECTIONS: dict[str, Any] = {
     "write-only": Issue.notes,
     "dynamic": Issue.remarks,
     "with a condition": Issue.open_comments,
+    "by a comparison": Issue.comments_of_later_issues,
 }
 
 
@@ -501,3 +507,60 @@ def test_parents_that_are_none(session: Session, issues: list[Issue]) -> None:
         lookup.pages(session, Unhashable.comments, of=[row], limit=2)
     with pytest.raises(InvalidPage):
         lookup.pages(session, Issue.comments, of=issues, limit=0)
+
+
+# --- how the rows are found
+
+FAMILIES = 1_000
+CHILDREN = 10
+"""So many rows that no database would read all of them for the pages of a tenth of the parents."""
+
+
+@pytest.fixture
+def many_comments(create: Callable[[MetaData], None], session: Session) -> list[Issue]:
+    """Return issues, each of which has twice as many comments as a page, and let the database count its rows."""
+    create(Base.metadata)
+    session.execute(insert(Issue), [{"title": f"issue {number}", "kind": "issue"} for number in range(FAMILIES)])
+    keys = list(session.scalars(select(Issue.id).order_by(Issue.id)))
+    comments = [{"issue_id": key, "text": "text", "hidden": False} for _ in range(CHILDREN) for key in keys]
+    session.execute(insert(Comment), comments)
+    session.commit()
+    analyze = {"sqlite": "ANALYZE", "postgresql": "ANALYZE np_comment, np_issue"}
+    session.execute(text(analyze.get(session.get_bind().dialect.name, "ANALYZE TABLE np_comment, np_issue")))
+    session.commit()
+    return list(session.scalars(select(Issue).order_by(Issue.id).limit(100)))
+
+
+def plan_of(session: Session, statement: str, parameters: Any) -> list[str]:
+    """Return the steps of the plan of *statement*, each as a line with a table, an index, and what is done."""
+    name = session.get_bind().dialect.name
+    explain = {"sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL "}.get(name, "EXPLAIN ")
+    lines = session.connection().exec_driver_sql(explain + statement, parameters).mappings().all()
+    if name in ("mysql", "mariadb"):
+        return [f"{line['type']} of {line['table']} by {line['key']}: {line['Extra']}" for line in lines]
+    return [str(line["detail" if name == "sqlite" else "QUERY PLAN"]).strip() for line in lines]
+
+
+READS_ALL = re.compile(r"SCAN np_comment|Seq Scan on np_comment|(ALL|index) of np_comment")
+SORTS_ROWS = re.compile(r"TEMP B-TREE|Sort Key: \S*(issue_id|comment)|of np_comment by .*filesort")
+
+
+@pytest.mark.parametrize("parents", [1, 3, 100])
+def test_plan(session: Session, many_comments: list[Issue], parents: int) -> None:
+    """An index on the foreign key and the key finds the rows of the pages, in either order: no others are read."""
+    for order in ({}, {"newest_first": True}):
+        sent: list[tuple[str, Any]] = []
+
+        def before_cursor_execute(*given: Any, sent: list[tuple[str, Any]] = sent) -> None:
+            sent.append((given[2], given[3]))
+
+        connection = session.connection()
+        event.listen(connection, "before_cursor_execute", before_cursor_execute)
+        lookup.pages(session, Issue.comments, of=many_comments[:parents], limit=5, **order)
+        event.remove(connection, "before_cursor_execute", before_cursor_execute)
+        ((statement, parameters),) = sent
+        plan = plan_of(session, statement, parameters)
+
+        assert any("ix_np_comment_issue_id" in step for step in plan), plan
+        assert [step for step in plan if READS_ALL.search(step)] == []
+        assert [step for step in plan[2:] if SORTS_ROWS.search(step)] == []  # the rows found may be sorted, at the top

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
-from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, inspect, literal, select
+from sqlalchemy import BindParameter, BooleanClauseList, ColumnElement, Table, and_, bindparam, inspect, literal, select
 from sqlalchemy.orm import (
     AppenderQuery,
     Mapper,
@@ -17,7 +17,7 @@ from sqlalchemy.orm import (
     WriteOnlyCollection,
     with_parent,
 )
-from sqlalchemy.sql import visitors
+from sqlalchemy.sql import operators, visitors
 from sqlalchemy.sql.selectable import Join
 
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -67,6 +67,17 @@ class Collection:
         """The condition for the rows of a row of :attr:`parent_table`."""
         joins = (self.relationship.primaryjoin, self.relationship.secondaryjoin)
         return self._without_repetition(and_(*(each for each in joins if each is not None)))
+
+    @property
+    def foreign_key(self) -> list[Any]:
+        """The columns of the rows that are equal to those of their parent; none with an association table."""
+        if self.relationship.secondary is not None:
+            return []
+        condition: Any = self.relationship.primaryjoin
+        is_and = isinstance(condition, BooleanClauseList) and condition.operator is operators.and_
+        clauses: Sequence[Any] = condition.clauses if is_and else [condition]
+        pairs: Iterable[tuple[Any, Any]] = self.relationship.local_remote_pairs or ()
+        return [remote for local, remote in pairs if any((local == remote).compare(each) for each in clauses)]
 
     def _without_repetition(self, is_of: ColumnElement[bool]) -> ColumnElement[bool]:
         """Return a condition without the association table in its FROM, which may repeat a row."""

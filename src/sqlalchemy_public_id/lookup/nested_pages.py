@@ -206,14 +206,28 @@ class _FirstPages:
 
     # --- statements: the rows, and the columns that name the parent
 
-    def _nearest(self, condition: ColumnElement[bool]) -> Select[Any]:
-        """Return the statement for the keys of the first rows with *condition*, one more than the limit."""
+    def _nearest(self, condition: ColumnElement[bool], *equal: Any) -> Select[Any]:
+        """Return the statement for the keys of the first rows with *condition*, one more than the limit.
+
+        :param equal: columns that are equal in all of these rows, with the direction in which an index is read.
+        """
         rows: Any = select(*self.keys).select_from(self.collection.child).where(_both(condition, self.condition))
-        return cast("Select[Any]", rows.order_by(*self.keyset.order).limit(self.limit + 1))
+        return cast("Select[Any]", rows.order_by(*equal, *self.keyset.order).limit(self.limit + 1))
+
+    @property
+    def _foreign_key(self) -> list[Any]:
+        """The first part of an ORDER BY that follows the index of the collection.
+
+        MySQL does not see that a column is equal to that of another table, and sorts all rows of the parent otherwise.
+        """
+        columns = self.collection.foreign_key
+        is_backwards = all(term.descending for term in self.keyset.terms)  # an index of columns without directions
+        return [column.desc() if is_backwards else column for column in columns]
 
     def _correlated(self, table: Table, keys: list[tuple[Any, ...]], form: LimitPerRow) -> Select[Any]:
         child, columns = self.collection.child, self.collection.parent.primary_key
-        nearest = self._nearest(self.collection.is_of_row).correlate(table)
+        equal = self._foreign_key if form is LimitPerRow.LATERAL else ()
+        nearest = self._nearest(self.collection.is_of_row, *equal).correlate(table)
         rows: Any = self.keyset.rows.add_columns(*columns).select_from(table)
         if form is LimitPerRow.LATERAL:
             found: Any = nearest.lateral()
