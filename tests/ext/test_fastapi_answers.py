@@ -4,13 +4,13 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import pytest
-from fastapi import Depends, FastAPI, HTTPException, Request, WebSocket
+from fastapi import Depends, FastAPI, HTTPException, Request, WebSocket, WebSocketException
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from packaging.version import Version
@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import Engine, ForeignKey, MetaData, create_engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.pool import StaticPool
 from support.web_requests import asked
 from typing_extensions import TypedDict
 
@@ -40,6 +41,7 @@ from sqlalchemy_public_id.formats import Snowflake, Uuid7
 
 STARLETTE = Version(version("starlette"))
 UNKNOWN = "nbprod_000000000000"
+STORED = "nbprod_000000stored"
 MALFORMED = "nbprod_x"
 
 
@@ -507,6 +509,50 @@ def test_web_socket() -> None:
     asyncio.run(app({**socket, "extensions": {"websocket.http.response": {}}}, receive, send))
 
     assert json.loads(sent[-1]["body"])["detail"][0]["loc"] == ["query", "product_public_id"]
+
+
+@pytest.mark.skipif(Version("0.37") > STARLETTE, reason="before 0.37 it denies a web socket without a response")
+@pytest.mark.parametrize(("path_id", "sent"), [(STORED, ["accept", "close 1008"]), (UNKNOWN, ["404"]), ("1", ["404"])])
+def test_row_of_a_web_socket(path_id: str, sent: list[str]) -> None:
+    """An unknown id in the path is denied before the web socket is accepted; afterwards, the endpoint closes it."""
+    app = FastAPI()
+    install(app)
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(Product(public_id=ProductId(STORED)))
+        session.commit()
+
+    def get_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            yield session
+
+    @app.websocket("/products/{product_id}")
+    async def feed(
+        socket: WebSocket,
+        product: Annotated[Product, Depends(by_public_id(Product, session=get_session))],
+        session: Annotated[Session, Depends(get_session)],
+    ) -> None:
+        await socket.accept()
+        if lookup.get(session, Product, await socket.receive_text()) is None:
+            raise WebSocketException(1008, "no such product")
+
+    received = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": UNKNOWN}]
+    answers: list[str] = []
+
+    async def receive() -> Any:
+        return received.pop(0)
+
+    async def send(message: Any) -> None:
+        kind = message["type"].rpartition(".")[2]
+        if kind in {"accept", "close", "start"}:
+            answers.append(" ".join(map(str, filter(None, (kind, message.get("code"), message.get("status"))))))
+
+    socket = {"type": "websocket", "query_string": b"", "headers": [], "subprotocols": []}
+    socket["extensions"] = {"websocket.http.response": {}}
+    asyncio.run(app({**socket, "path": f"/products/{path_id}"}, receive, send))
+
+    assert [answer.removeprefix("start ") for answer in answers] == sent
 
 
 def test_number_inside_sqlalchemy() -> None:

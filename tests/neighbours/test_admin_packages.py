@@ -12,15 +12,28 @@ import pytest
 import sqladmin
 import starlette_admin.contrib.sqla
 from flask import Flask
+from flask_admin.contrib.sqla.filters import FilterEqual
 from neighbours.models import ADA, FIRST, MALFORMED, Base, Customer, Order
-from sqlalchemy import Engine, create_engine, select
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy import Engine, String, create_engine, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from sqlalchemy.pool import StaticPool
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from sqlalchemy_public_id import PublicIdMixin, Uuid7
 from sqlalchemy_public_id.errors import InvalidKey
 from sqlalchemy_public_id.testing import assert_no_keys_in
+
+
+class StoredBase(DeclarativeBase): ...
+
+
+class Stored(PublicIdMixin, StoredBase):
+    """A model whose ids are stored as numbers."""
+
+    __tablename__ = "stored"
+    __public_id__ = Uuid7(prefix="nbsto")
+    name: Mapped[str] = mapped_column(String(50))
 
 
 def id_of(session: Session, name: str) -> Any:
@@ -93,6 +106,37 @@ def test_flask_admin(engine: Engine, session: Session) -> None:
     assert client.post("/admin/customer/new/", data={"name": "Grace"}).status_code == 302
     sessions.remove()
     assert id_of(session, "Grace").startswith("nbcus_")
+
+
+@pytest.mark.parametrize("model", [Customer, Stored])
+def test_filters_of_flask_admin(engine: Engine, session: Session, model: Any) -> None:
+    """A filter of public ids is named; the search finds ids, or the beginning of one, if they are stored as text."""
+    StoredBase.metadata.create_all(engine)
+    session.add(Stored(name="Ada"))
+    session.commit()
+    ada = session.scalars(select(model.public_id)).one()
+    sessions = scoped_session(sessionmaker(engine))
+
+    class Unnamed(flask_admin.contrib.sqla.ModelView):
+        column_filters = ("public_id",)
+
+    with pytest.raises(Exception, match="Unsupported filter type"):
+        Unnamed(model, sessions)
+
+    class Rows(flask_admin.contrib.sqla.ModelView):
+        column_list = ("public_id",)
+        column_searchable_list = ("public_id",)
+        column_filters = (FilterEqual(model.public_id, "id"),)
+
+    app = Flask(__name__)
+    flask_admin.Admin(app).add_view(Rows(model, sessions, endpoint="rows"))
+    queries = {name: f"/admin/rows/?{name}={ada}" for name in ("flt0_0", "search")}
+    queries |= {"other": "/admin/rows/?flt0_0=nonsense", "beginning": f"/admin/rows/?search={ada[:9]}"}
+    texts = {name: "".join(app.test_client().get(path).text.split()) for name, path in queries.items()}
+    sessions.remove()
+    is_text = model is Customer
+    found = {name: f">{ada}<" in text for name, text in texts.items()}
+    assert found == {"flt0_0": True, "search": is_text, "other": False, "beginning": is_text}
 
 
 # --- keys in the pages

@@ -155,7 +155,7 @@ def test_told_extras(python: str, failed: dict[str, str | None], distribution: P
 
 def test_licences_of_what_is_installed(distribution: PathDistribution) -> None:
     """The documentation lists the license of each dependency, including those of the extras."""
-    page = (ROOT / "docs/background/how-it-is-proven.md").read_text(encoding="utf-8").partition("## Licenses")[2]
+    page = (ROOT / "docs/contributing/how-it-is-proven.md").read_text(encoding="utf-8").partition("## Licenses")[2]
     listed = {name.lower() for name in re.findall(r"`([\w-]+)`", page)}
     required = {re.split("[^A-Za-z0-9-]", line)[0].lower() for line in distribution.requires or ()}
 
