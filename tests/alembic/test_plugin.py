@@ -105,6 +105,7 @@ def test_registered_once() -> None:
         ("schema", "public_id"): 1,
         ("schema", "public_id_revisions"): 1,
         ("schema", "cluster_key"): 1,
+        ("schema", "public_id_left"): 1,
         ("schema", "public_id_structure"): 1,
         ("schema", "public_id_references"): 1,
         ("column", "types"): 1,

@@ -48,7 +48,7 @@ BUDGETS = {
     "guides/other-languages": 1600,
     "guides/testing": 1000,
     "guides/live-tables": 1250,
-    "guides/alembic": 1100,
+    "guides/alembic": 1150,
     "guides/adopting-ids": 1500,
     "guides/coming-from": 500,
     "guides/migration-hazards": 1450,

@@ -18,6 +18,7 @@ from alembic.operations.ops import (
     AlterColumnOp,
     CreateIndexOp,
     CreateUniqueConstraintOp,
+    DropColumnOp,
     DropConstraintOp,
     DropIndexOp,
     MigrateOperation,
@@ -39,6 +40,7 @@ from sqlalchemy_public_id.alembic.revisions import separate_revisions
 from sqlalchemy_public_id.alembic.stored_columns import (
     RefusedColumn,
     change_type,
+    drop_instead,
     former_default,
     keep_type,
     match_new_references,
@@ -74,6 +76,7 @@ def register() -> None:
         (render_types, "schema", "public_id", "FIRST"),
         (separate_revisions, "schema", "public_id_revisions", "FIRST"),
         (replace_cluster_ops, "schema", "cluster_key", "LAST"),
+        (replace_drops, "schema", "public_id_left", "LAST"),
         (refuse_impossible_ops, "schema", "public_id_structure", "LAST"),
         (match_new_references, "schema", "public_id_references", "LAST"),
         (keep_type, "column", "types", "MEDIUM"),
@@ -158,6 +161,15 @@ def _misfit(state: State, existing: Table, column: Column[Any]) -> Obstacle | No
         problem = f"{existing.name} has the column {others[0]}, which the database does not tell from {column.name}"
         return Obstacle("name-taken", problem, f"name it {others[0]!r} in the model, or rename it")
     return state.misfit
+
+
+def replace_drops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> None:
+    """Replace Alembic's operations that drop a column of public ids, which it adds after it has compared a table."""
+    for changes in [op for op in upgrade.ops if isinstance(op, ModifyTableOps)]:
+        for dropped in [op for op in changes.ops if isinstance(op, DropColumnOp)]:
+            op, indexes = drop_instead(context, dropped)
+            if op is not None:
+                _put(changes, op, [dropped, *(each for each in changes.ops if _name_of(each) in indexes)])
 
 
 def refuse_impossible_ops(context: AutogenContext, upgrade: UpgradeOps, schemas: object) -> None:

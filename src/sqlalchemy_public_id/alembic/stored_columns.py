@@ -7,19 +7,22 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from alembic.operations import MigrateOperation
-from alembic.operations.ops import AddColumnOp, AlterColumnOp, CreateTableOp, ModifyTableOps, UpgradeOps
+from alembic.operations.ops import AddColumnOp, AlterColumnOp, CreateTableOp, DropColumnOp, ModifyTableOps, UpgradeOps
 from sqlalchemy import Column, MetaData
 from sqlalchemy.exc import NoReferenceError
-from sqlalchemy.types import NullType, TypeEngine
+from sqlalchemy.types import BINARY, LargeBinary, NullType, TypeEngine
 
+from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, DropPublicIdOp, ExpandPublicIdOp
 from sqlalchemy_public_id.columns import is_public_id, public_id_type
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import is_supported, live_table, plan_for
 from sqlalchemy_public_id.migrations.from_models import read_declared
@@ -133,6 +136,37 @@ def former_default(context: AutogenContext, target: PublicIdColumn, state: State
             *(target, state.default, target.format),
         )
     return found
+
+
+def drop_instead(context: AutogenContext, dropped: DropColumnOp) -> tuple[DropPublicIdOp | None, set[str]]:
+    """Return the operation that drops a column of public ids, which no model declares any more, and its indexes.
+
+    The server default says that it is one, and of which format. The downgrade of Alembic's own operation would need
+    a default that tells the existing rows apart.
+    """
+    place: dict[str, Any] = {"table": dropped.table_name, "column": dropped.column_name, "schema": dropped.schema}
+    if context.connection is None or not is_supported(context.dialect) or not _may_be_ids(dropped.to_column()):
+        return None, set()
+    live = live_table(context.connection, PublicIdColumn.of(**place))
+    state, defaults = live.read_state(), plan_for(live.target, context.dialect).defaults
+    found = state.default and defaults.former_format(state.default, live.target.format, live.read_some_ids())
+    if not found or (isinstance(found, BitsFormat) and found.is_native and defaults.function_of(found)):
+        return None, set()  # such as gen_random_uuid(), which a column of the project may have
+    options: Any = {**place, "format": found, "comment": state.comment}
+    if state.unique is not None:
+        options["unique_name"] = state.unique.name
+    op = DropPublicIdOp(**options)
+    op.undone_by = (ExpandPublicIdOp if state.nullable else AddPublicIdOp)(**options)
+    op.notes = [f"No model declares {op.target}. Its ids are lost, and links that contain them stop working."]
+    return op, {each.name for each in state.indexes if each.can_be_unique_index_of(op.column_name)}
+
+
+def _may_be_ids(column: Column[Any]) -> bool:
+    """Return True if the library may have made *column*. SQLAlchemy cuts its default on MySQL, and lacks MariaDB's."""
+    default: Any = column.server_default
+    if default is not None:
+        return re.search(r"random|uuid|hex\(", str(getattr(default, "arg", "")), re.IGNORECASE) is not None
+    return isinstance(column.type, (BINARY, LargeBinary)) or getattr(column.type, "collation", None) == "ascii_bin"
 
 
 def _read_state(context: AutogenContext, column: Column[Any]) -> State | None:

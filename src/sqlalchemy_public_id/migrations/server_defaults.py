@@ -41,6 +41,8 @@ _PARTS: dict[type[BitsFormat], tuple[str | int, ...]] = {
     ObjectId: ("seconds", 16),
 }
 _EPOCHS = {"seconds": 0, "seconds since 2014": EPOCH}
+_TEXTS = ("hex", "hyphenated")
+"""The encodings in which a database can write an id as text."""
 _NAMED = {"milliseconds", "variant"}
 
 
@@ -100,7 +102,7 @@ class ServerDefaults(ABC):
 
         :param ids: ids of the table, from which formats are guessed.
         """
-        likely = dict.fromkeys([*_variants(format), *ranked_guesses(ids)[:_GUESSES]])
+        likely = dict.fromkeys([*_variants(format), *ranked_guesses(ids)[:_GUESSES], *_led(default)])
         return next((each for each in likely if self.is_generated(default, each)), None)
 
     def present_expressions(self, format: Format) -> list[str]:
@@ -197,7 +199,7 @@ class ServerDefaults(ABC):
         return str(getattr(self, part)) if part in _NAMED else f"'{part}'"
 
     def _as_string(self, format: BitsFormat, digits: str) -> str:
-        if format.encoding not in ("hex", "hyphenated"):
+        if format.encoding not in _TEXTS:
             raise self.refusal(format, 'as text, only encoding="hex" and "hyphenated" work')
         string = self.lowercase(digits)
         if format.encoding == "hyphenated":
@@ -230,6 +232,21 @@ def _variants(format: Format) -> Iterator[Format]:
                     with suppress(ConfigurationError):
                         separator = format.separator
                         yield NanoId(length, prefix=prefix, separator=separator, alphabet=alphabet)
+
+
+def _led(default: str) -> Iterator[Format]:
+    """Yield formats whose prefix is the first literal of *default*."""
+    lead = re.search(r"'([^'\\]{2,})", default)
+    if lead is None:
+        return
+    prefix: dict[str, Any] = {"prefix": lead[1][:-1], "separator": lead[1][-1]}
+    with suppress(ConfigurationError):
+        yield from _variants(NanoId(**prefix))
+    for kind in _PARTS:
+        for encoding in _TEXTS:
+            settings = {**prefix, "encoding": encoding, "storage": "text"}
+            with suppress(ConfigurationError, TypeError):  # a format may have its own separator
+                yield kind(**settings)
 
 
 def sql_literal(text: str) -> str:
