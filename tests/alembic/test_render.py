@@ -26,6 +26,7 @@ from sqlalchemy_public_id.alembic import (
     LoosenPublicIdOp,
     PublicIdOp,
 )
+from sqlalchemy_public_id.alembic.render import _DRIVERS
 from sqlalchemy_public_id.formats import BASE62
 from sqlalchemy_public_id.references import AnyPublicIdType
 
@@ -149,6 +150,8 @@ def test_lines_are_as_ruff_formats_them() -> None:
 
 def test_plain_types(new_project: Callable[..., Project]) -> None:
     """Public ids, keys and references are rendered as types of SQLAlchemy, with variants for each database."""
+    for driver in ("psycopg", "pymysql"):
+        pytest.importorskip(driver)
     shop = new_shop()
     Table("entry", shop, Column("id", Integer, primary_key=True), Column("subject", AnyPublicIdType(48)))
     text = new_project().revision(shop)
@@ -164,6 +167,21 @@ def test_plain_types(new_project: Callable[..., Project]) -> None:
     assert f"sa.Column('customer_id', {key}, nullable=True)" in text
     assert "sa.Column('subject', sa.String(length=48).with_variant(sa.String(length=48, collation='C'), 'post" in text
     assert "sqlalchemy_public_id" not in text.partition("Create Date")[2]
+
+
+@on("sqlite", "postgresql")
+def test_types_of_one_database(new_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A type has no variant for MySQL in a program that has no driver for it; the database in use always has one."""
+    project = new_project()
+    of_postgresql = [*_DRIVERS["postgresql",]] if project.engine.dialect.name == "sqlite" else []
+    for driver in (*of_postgresql, *_DRIVERS["mysql", "mariadb"]):
+        monkeypatch.setitem(sys.modules, driver, None)  # as if it were not installed
+    text = project.migrate(new_shop())
+
+    assert "mysql" not in text.partition("Create Date")[2]
+    assert ("'postgresql')" in text) is not bool(of_postgresql)
+    assert "sa.BigInteger().with_variant(sa.Integer(), 'sqlite')" in text
+    assert project.check(new_shop()) is None
 
 
 def test_types_of_the_library(new_project: Callable[..., Project]) -> None:

@@ -51,8 +51,14 @@ _VARIANTS: dict[tuple[str, ...], Traits] = {
     ("mysql", "mariadb"): MySQL(),
     ("sqlite",): SQLite(),
 }
-"""The databases that every rendered type supports, because a migration often runs on two of them."""
+"""The databases that a rendered type supports if the program may use them: a migration often runs on two of them."""
 
+_DRIVERS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("postgresql",): ("psycopg", "psycopg2", "asyncpg", "pg8000", "psycopg2cffi"),
+    ("mysql", "mariadb"): ("pymysql", "MySQLdb", "mysql", "mariadb", "asyncmy", "aiomysql", "cymysql"),
+    ("sqlite",): ("sqlite3",),
+}
+"""The modules of which a program that uses a database has one."""
 
 _WIDTH = 96
 """The length of a line, without the indentation of a function."""
@@ -174,17 +180,23 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
 
 
 def _plain(context: AutogenContext, stored: Callable[[Traits], TypeEngine[Any]]) -> str:
-    """Return a plain type of SQLAlchemy, with a variant for each database whose type differs."""
+    """Return a plain type of SQLAlchemy, with a variant for each database of the program whose type differs."""
     written = plain = _written(context, stored(Traits()))
     variants = dict(_VARIANTS)
     assert context.dialect is not None
     if all(context.dialect.name not in names for names in variants):
         variants[context.dialect.name,] = traits_for(context.dialect)
     for names, traits in variants.items():
+        if context.dialect.name not in names and not _has_driver(names):
+            continue
         variant = _written(context, stored(traits))
         if variant != plain:
             written += f".with_variant({variant}, {', '.join(map(repr, names))})"
     return written
+
+
+def _has_driver(names: tuple[str, ...]) -> bool:
+    return any(find_spec(module) for module in _DRIVERS[names])
 
 
 def _written(context: AutogenContext, type_: TypeEngine[Any]) -> str:
