@@ -72,32 +72,66 @@ autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 
 SEARCHED = {
-    "background/why-two-identifiers": ["enumerable", "hide id", "sequential ids", "uuid primary key"],
-    "databases": ["collation", "grant", "oracle", "rights"],
-    "guides/adopting-ids": ["hashids", "sqids"],
-    "guides/alembic": ["alembic", "autogenerate"],
+    "background/how-it-is-fast": ["benchmark", "overhead", "performance", "speed"],
+    "background/why-two-identifiers": ["enumerable", "hide id", "primary key", "sequential ids", "uuid primary key"],
+    "databases": ["collation", "grant", "mariadb", "mysql", "oracle", "postgresql", "rights", "sqlite"],
+    "errors#keys-in-errors-and-logs": ["log", "logging", "sentry"],
+    "guides/adopting-ids": ["existing ids", "hashids", "sqids"],
+    "guides/alembic": ["alembic", "autogenerate", "migration"],
     "guides/async": ["async", "asyncio"],
     "guides/at-scale": ["citus", "partition", "vitess"],
+    "guides/at-scale#a-schema-for-each-tenant": ["schema per tenant", "schema_translate_map"],
     "guides/bulk-and-upsert": ["bulk insert", "on conflict", "upsert"],
-    "guides/choosing-a-format": ["ksuid", "nanoid", "snowflake", "ulid", "uuid", "uuid4", "uuid7", "uuidv7"],
+    "guides/bulk-and-upsert#a-csv-file-with-some-ids": ["csv", "import", "import csv"],
+    "guides/bulk-and-upsert#change-an-id-on-purpose": ["change id", "rename id"],
+    "guides/choosing-a-format": [
+        *("ksuid", "length", "nanoid", "short id", "snowflake", "ulid", "uuid", "uuid4", "uuid7", "uuidv7"),
+    ],
+    "guides/choosing-a-format#prefix-and-check-digit": ["check digit", "prefix"],
+    "guides/choosing-a-format#which-characters": ["alphabet"],
     "guides/collisions": ["collision", "deadlock", "retry"],
     "guides/coming-from": ["django", "rails"],
-    "guides/foreign-keys": ["foreign key", "n+1"],
+    "guides/cookbook": ["faq", "recipe"],
+    "guides/cookbook#a-title-slug-in-the-url": ["slug"],
+    "guides/cookbook#a-tree-of-folders": ["tree"],
+    "guides/cookbook#fixed-ids-in-seed-data": ["seed"],
+    "guides/cookbook#ids-that-people-type": ["case insensitive", "uppercase"],
+    "guides/cookbook#log-lines-and-repr": ["repr"],
+    "guides/cookbook#questions": ["jwt", "recycle id", "reuse"],
+    "guides/cookbook#soft-deleted-rows": ["soft delete"],
+    "guides/declaring-ids": ["dataclass", "inheritance", "mixin"],
+    "guides/declaring-ids#typed-ids": ["mypy", "pyright", "type hints", "typed id"],
+    "guides/feeds": ["event", "feed", "outbox", "sse"],
+    "guides/foreign-keys": ["foreign key", "n+1", "relationship"],
+    "guides/foreign-keys#a-row-of-any-model": ["audit log", "generic foreign key", "polymorphic"],
+    "guides/foreign-keys#many-to-many": ["many to many", "many-to-many"],
+    "guides/graphql": ["dataloader", "graphql", "relay", "strawberry"],
+    "guides/history-and-listeners": ["clone", "continuum", "copy", "history", "listener", "merge"],
     "guides/idempotency": ["idempotency", "idempotent"],
-    "guides/integrations": ["flask", "litestar", "sqlmodel", "starlette"],
+    "guides/integrations": ["celery", "flask", "litestar", "sqlmodel", "starlette"],
+    "guides/integrations#admin-interfaces": ["admin", "flask-admin", "sqladmin", "starlette-admin"],
+    "guides/integrations#fastapi-users": ["fastapi-users"],
+    "guides/integrations#pandas": ["data frame", "dataframe", "pandas", "read_sql", "to_sql"],
+    "guides/integrations#polyfactory": ["polyfactory"],
     "guides/keys-before-the-insert": ["sequential"],
-    "guides/live-tables": ["downtime", "zero downtime"],
-    "guides/pages": ["cursor", "filter", "pagination", "sort"],
-    "guides/pydantic-and-fastapi": ["404", "fastapi", "pydantic"],
+    "guides/live-tables": ["backfill", "downtime", "existing table", "migrate", "zero downtime"],
+    "guides/other-languages": ["go", "javascript", "ruby", "typescript"],
+    "guides/pages": ["cursor", "filter", "nested", "pagination", "sort"],
+    "guides/pydantic-and-fastapi": ["404", "fastapi", "openapi", "pydantic"],
+    "guides/pydantic-and-fastapi#find-keys-in-an-api": ["leak"],
+    "guides/pydantic-and-fastapi#partial-responses": ["partial response"],
+    "guides/pydantic-and-fastapi#web-sockets": ["websocket", "websockets"],
     "guides/removing": ["lock-in", "uninstall"],
-    "guides/several-databases": ["galera", "sharding"],
-    "guides/tenants": ["multi-tenant", "tenant"],
-    "guides/testing": ["deterministic", "fixture", "pytest"],
-    "guides/tokens": ["download", "password reset"],
+    "guides/several-databases": ["galera", "shard", "sharding"],
+    "guides/tenants": ["multi-tenant", "row-level security", "tenant"],
+    "guides/tenants#a-composite-foreign-key": ["composite foreign key"],
+    "guides/testing": ["deterministic", "factory", "fixture", "fixtures", "pytest"],
+    "guides/tokens": ["download", "password reset", "secret", "signed url"],
     "reference/index": ["api", "api reference"],
-    "tutorial/first-model": ["getting started", "quickstart"],
+    "tutorial/a-service": ["example", "tutorial"],
+    "tutorial/first-model": ["getting started", "install", "quickstart"],
 }
-"""Words that people type into the search → the page that answers. The tests of the site search for them."""
+"""The page or section that answers → words that people type into the search. The tests of the site search for them."""
 
 nitpicky = True
 nitpick_ignore = [
@@ -146,11 +180,19 @@ def find_by_meaning(app: Sphinx, env: BuildEnvironment, reference: pending_xref,
 
 
 def add_searched_words(app: Sphinx, document: document) -> None:
-    """Let the words of :data:`SEARCHED` lead to the page: the search of the site ranks entries of the index highest."""
-    for section in document.findall(section_node):
-        words = SEARCHED.get(app.env.docname, ())
-        section.insert(1, index(entries=[("single", word, "", "main", None) for word in words]))
-        return
+    """Let the words of :data:`SEARCHED` lead to their place: the search of the site ranks entries of the index highest.
+
+    :raises ValueError: if a section does not exist.
+    """
+    first, *_ = document.findall(section_node)
+    sections = {"": first} | {id: section for section in document.findall(section_node) for id in section["ids"]}
+    for place, words in SEARCHED.items():
+        page, _, id = place.partition("#")
+        if page != app.env.docname:
+            continue
+        if id not in sections:
+            raise ValueError(f"SEARCHED: {page} has no section {id}, but {sorted(sections)}")
+        sections[id].insert(1, index(entries=[("single", word, id, "main", None) for word in words]))
 
 
 class Options(SphinxDirective):

@@ -21,6 +21,7 @@ DOCS = ROOT / "docs"
 FRONT = sorted(ROOT.glob("*.md"))
 APART = [DOCS / "guides/history-and-listeners.md", DOCS / "guides/graphql.md", DOCS / "tutorial/a-service.md"]
 """Pages that tests/packaging (test_pages_apart.py, test_ten_minutes.py) and tests/neighbours run as whole programs."""
+SITE = "https://sqlalchemy-public-id.readthedocs.io/en/stable/"
 PAGES = [*FRONT, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 
@@ -234,6 +235,27 @@ def test_every_lookup_function_is_in_the_guide() -> None:
 
     assert functions
     assert not [name for name in functions if f"`{name}" not in guide and f"lookup.{name}(" not in guide]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of *page*."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_readme_leads_to_the_site() -> None:
+    """The README links the site in its first lines, and each link into it leads to a page and a heading that exist."""
+    text = (ROOT / "README.md").read_text()
+    links = re.findall(rf"\]\({re.escape(SITE)}([^)]*)\)", text)
+
+    assert f"[Documentation]({SITE})" in "".join(text.splitlines()[:8])
+    assert len(links) > 20
+    for link in filter(None, links):
+        address, _, anchor = link.partition("#")
+        page = DOCS / f"{address.removesuffix('.html')}.md"
+        assert page.exists(), link
+        assert not anchor or anchor in anchors(page), link
+    assert "](docs/" not in text.replace("](docs/_static/", "")
 
 
 def test_links_of_the_front_pages_lead_somewhere() -> None:
