@@ -21,7 +21,7 @@ import inspect
 import typing
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, Literal, cast, get_args, get_origin, overload
 
 from sqlalchemy import Identity, Table, event
 from sqlalchemy.exc import InvalidRequestError
@@ -106,6 +106,10 @@ class PublicIdType(IdColumnType):
     malformed id raises :class:`~sqlalchemy_public_id.InvalidPublicId`. Stored ids are returned unchecked, as strings
     with their prefix or as typed ids. Comparing the column with a malformed string matches no row.
 
+    With ``sql_type="TEXT"``, text is stored in a column of this type, which PostgreSQL and SQLite index like a
+    ``VARCHAR``. Where an index of ``TEXT`` needs a length, as on MySQL and MariaDB, the type raises
+    :class:`~sqlalchemy_public_id.ConfigurationError` once a statement is compiled.
+
     Subclasses must set ``cache_ok = True`` themselves, as with every :class:`~sqlalchemy.types.TypeDecorator`.
 
     The first instance in a process installs listeners on mappers and sessions, which generate ids before the flush,
@@ -123,8 +127,8 @@ class PublicIdType(IdColumnType):
 
     cache_ok: bool | None = True  # SQLAlchemy requires it of each class
 
-    def __init__(self, format: Format | type[TypedId]) -> None:
-        super().__init__(format)
+    def __init__(self, format: Format | type[TypedId], sql_type: Literal["TEXT"] | None = None) -> None:
+        super().__init__(format, sql_type)
         _LISTENERS.install()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -140,6 +144,7 @@ def public_id_column(
     name: str | None = None,
     max_retries: int = MAX_RETRIES,
     unique_with: Sequence[str] = (),
+    sql_type: Literal["TEXT"] | None = None,
     **kwargs: Any,
 ) -> MappedColumn[TypedIdT]: ...
 @overload
@@ -149,6 +154,7 @@ def public_id_column(
     name: str | None = None,
     max_retries: int = MAX_RETRIES,
     unique_with: Sequence[str] = (),
+    sql_type: Literal["TEXT"] | None = None,
     **kwargs: Any,
 ) -> MappedColumn[str]: ...
 def public_id_column(
@@ -157,6 +163,7 @@ def public_id_column(
     name: str | None = None,
     max_retries: int = MAX_RETRIES,
     unique_with: Sequence[str] = (),
+    sql_type: Literal["TEXT"] | None = None,
     **kwargs: Any,
 ) -> MappedColumn[Any]:
     """Declare a column of public ids, which is never null and has a unique index.
@@ -170,6 +177,7 @@ def public_id_column(
     :param unique_with: the names of other columns of the table, none of which may be NULL. Two rows may then have
         equal ids if they differ in these columns, and the unique index has them beside the id. Declare the column by
         which the database distributes the table: a partition key, a shard key or a tenant.
+    :param sql_type: ``"TEXT"`` for a column without a length; see :class:`PublicIdType`.
     :param kwargs: passed to :func:`sqlalchemy.orm.mapped_column`.
 
     >>> from sqlalchemy.orm import DeclarativeBase, Mapped
@@ -193,9 +201,10 @@ def public_id_column(
     if unknown:
         raise ConfigurationError(
             f"public_id_column() has no option {', '.join(sorted(unknown))}; expected name, max_retries, unique_with, "
-            f"or one of {', '.join(sorted(_OPTIONS))} for mapped_column(). Length and alphabet belong to the format"
+            f"sql_type, or one of {', '.join(sorted(_OPTIONS))} for mapped_column(). Length and alphabet belong to the "
+            f"format"
         )
-    type_ = PublicIdType(NanoId() if format is None else format)
+    type_ = PublicIdType(NanoId() if format is None else format, sql_type)
     alone = not unique_with or None
     mapped: MappedColumn[Any] = mapped_column(
         name, type_, nullable=False, unique=alone, index=alone, insert_default=IdDefault(type_), **kwargs

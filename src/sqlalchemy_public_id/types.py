@@ -9,7 +9,7 @@ import operator
 import secrets
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
-from typing import Any, TypeGuard, cast
+from typing import Any, Literal, TypeGuard, cast
 
 from sqlalchemy import ARRAY, BindParameter, ColumnElement, String, type_coerce
 from sqlalchemy.engine import Dialect
@@ -18,12 +18,11 @@ from sqlalchemy.sql import ClauseElement, operators
 from sqlalchemy.sql.visitors import cloned_traverse
 from sqlalchemy.types import Concatenable, NullType, TypeDecorator, TypeEngine
 
-from sqlalchemy_public_id.dialects import Traits, traits_for
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, PublicIdError
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats._bits import BitsFormat
-from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.key_types import COMPARISONS, EQUALITIES
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import (
     NEEDS_TEXT,
     comparable,
@@ -32,6 +31,7 @@ from sqlalchemy_public_id.mixed_formats import (
     refuse_mixed_unions,
     refused_mixture,
 )
+from sqlalchemy_public_id.stored_ids import as_bits_format, column_type, text_of, text_to_compare, to_database
 from sqlalchemy_public_id.typed import TypedId
 
 _IN = {operators.in_op, operators.not_in_op}
@@ -199,12 +199,16 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = String
-    cache_ok: bool | None = True  # the only argument is hashable, and stored under its own name
+    cache_ok: bool | None = True  # the arguments are hashable, and stored under their own names
     comparator_factory = IdComparator  # pyright: ignore[reportAssignmentType]  # SQLAlchemy documents it so
 
-    def __init__(self, format: Format | type[TypedId]) -> None:
+    # no argument is only a keyword, or it would be no part of SQLAlchemy's cache key
+    def __init__(self, format: Format | type[TypedId], sql_type: Literal["TEXT"] | None = None) -> None:
         self.format = format
         self.id_format: Format = format_of(format)
+        self.sql_type = sql_type
+        if sql_type is not None:
+            _require_text(self.id_format, sql_type)
         self._typed: type[TypedId] | None = None if isinstance(format, Format) else format
         super().__init__(self.id_format.max_length)
         if self.id_format.is_native:
@@ -258,7 +262,16 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         return self._typed or str
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(column_type(self.id_format, traits_for(dialect), is_created=True))
+        traits = traits_for(dialect)
+        if self.sql_type is None:
+            return dialect.type_descriptor(column_type(self.id_format, traits, is_created=True))
+        if not traits.indexes_text:
+            raise ConfigurationError(
+                f"a column of {self.id_format!r} has sql_type={self.sql_type!r}, which {dialect.name} indexes by a "
+                f"prefix of fixed length, or not at all; leave sql_type out, so that the column is "
+                f"VARCHAR({self.id_format.max_length})"
+            )
+        return column_type(self.id_format, traits, sql_type=self.sql_type)  # as it is: drivers adapt TEXT to VARCHAR
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         if value is None:
@@ -335,7 +348,20 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
 
     def __repr__(self) -> str:
         declared = repr(self.format) if self._typed is None else self._typed.__name__
-        return f"{type(self).__name__}({declared})"
+        own = "" if self.sql_type is None else f", sql_type={self.sql_type!r}"
+        return f"{type(self).__name__}({declared}{own})"
+
+
+def _require_text(format: Format, sql_type: object) -> None:
+    if sql_type != "TEXT":
+        raise ConfigurationError(
+            f'sql_type is {safe_repr(sql_type)}, expected "TEXT", or None for the type that the format needs'
+        )
+    if format.is_native:
+        raise ConfigurationError(
+            f'sql_type="TEXT" needs a format whose ids are stored as text, but {format!r} stores numbers; add '
+            f'storage="text" to the format'
+        )
 
 
 class _ComparedId(IdColumnType):
@@ -356,43 +382,6 @@ class _ComparedId(IdColumnType):
             return text_to_compare(text, format.max_length)
         bits = as_bits_format(format).bits
         return traits_for(dialect).to_native(_stored_nowhere(bits), bits)
-
-
-def text_of(format: Format, value: object) -> str | None:
-    """Return the text of *value*, a string or an object of another library such as a UUID; it may be malformed."""
-    if isinstance(value, str):
-        return value
-    return format.canonical(value) or format._text_of(value)  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
-
-
-def text_to_compare(text: str, length: int) -> str:
-    """Return *text* as it is compared with a column of *length* characters.
-
-    ``""``, which no row has, replaces text that a driver cannot send, and blanks, because MySQL's collations ignore
-    trailing blanks.
-    """
-    return str.__str__(text) if len(text) <= length and is_printable(text) else ""
-
-
-def as_bits_format(format: Format) -> BitsFormat:
-    """Return *format*, narrowed for type checkers: its ids are numbers."""
-    assert isinstance(format, BitsFormat)
-    return format
-
-
-def column_type(format: Format, traits: Traits, *, is_created: bool = False) -> TypeEngine[Any]:
-    """Return SQLAlchemy's own type for ids of *format*; with *is_created*, its DDL may depend on the server."""
-    if format.is_native and format.bits:
-        return traits.integer_type(format.bits)
-    return (traits.column_text if is_created else traits.text_type)(format.max_length)
-
-
-def to_database(format: Format, text: object, dialect: Dialect) -> Any:
-    """Return the value of a column of :func:`column_type` for the id *text*; raise :class:`InvalidPublicId`."""
-    if not format.is_native:
-        return format.validate(text)
-    bits_format = as_bits_format(format)
-    return traits_for(dialect).to_native(bits_format.to_int(text), bits_format.bits)
 
 
 def is_expression(value: object) -> bool:

@@ -18,7 +18,7 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import URLSAFE64, Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.parse import parse
-from sqlalchemy_public_id.types import column_type
+from sqlalchemy_public_id.stored_ids import column_type
 
 pytestmark = pytest.mark.backend
 

@@ -35,9 +35,10 @@ from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.references import AnyPublicIdType
+from sqlalchemy_public_id.stored_ids import column_type
 from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
-from sqlalchemy_public_id.types import IdColumnType, column_type
+from sqlalchemy_public_id.types import IdColumnType
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -170,13 +171,14 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
         return False
     style = context.opts.get("public_id_render") or "plain"
     if style == "plain":
-        return _plain(context, lambda traits: column_type(item.id_format, traits))
+        return _plain(context, lambda traits: column_type(item.id_format, traits, sql_type=item.sql_type))
     if style != "type":
         raise ConfigurationError(f'public_id_render is {safe_repr(style)}, expected "plain" or "type"')
     if type(item) is not PublicIdType:
         return False  # a subclass is rendered by the render_item of its authors
     context.imports.add(f"import {_PACKAGE}")
-    return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)})"
+    setting = "" if item.sql_type is None else f", sql_type={item.sql_type!r}"
+    return f"{_PACKAGE}.PublicIdType({_format(context, item.id_format)}{setting})"
 
 
 def _plain(context: AutogenContext, stored: Callable[[Traits], TypeEngine[Any]]) -> str:

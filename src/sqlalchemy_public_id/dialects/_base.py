@@ -84,6 +84,8 @@ class Traits:
     """True if ORDER BY sorts NULL after all values, False if before them."""
     sorts_enums_by_position: bool = False
     """True if ORDER BY sorts a native ENUM in another order than its comparisons do."""
+    indexes_text: bool = True
+    """True if an index of a TEXT column has its whole values, and needs no length."""
     key_counter: KeyCounter | None = None
     """What counts keys; ``None`` if that is unknown, so that no range can limit them."""
     has_row_locks: bool = True
@@ -264,6 +266,7 @@ class Oracle(Traits):
     """Oracle Database. Its indexes and comparisons of ``VARCHAR2`` are binary, unless a session sets ``NLS_COMP``."""
 
     nulls_are_largest = True
+    indexes_text = False
 
     def integer_type(self, bits: int) -> TypeEngine[Any]:
         from sqlalchemy.dialects.oracle import RAW  # only programs with Oracle need it
@@ -276,6 +279,8 @@ class Oracle(Traits):
 
 class SQLServer(Traits):
     """SQL Server. Numbers of 128 bits are bytes, because a ``UNIQUEIDENTIFIER`` is sorted by its last bytes first."""
+
+    indexes_text = False
 
     def text_type(self, length: int) -> TypeEngine[str]:
         """Return a type with a binary collation: for the usual ones, ``aB`` equals ``Ab``."""

@@ -55,6 +55,7 @@ class MySQL(Traits):
     indexes_row_values = False
     sorts_enums_by_position = True
     escapes_reflected_names = True
+    indexes_text = False
 
     permission_errors: ClassVar[frozenset[object]] = frozenset({1142, 1143})  # for the table, for a column
     savepoint_errors: ClassVar[frozenset[object]] = frozenset({1178})

@@ -23,7 +23,7 @@ from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.call import DriverCall, IdInRow, names_of, schema_options
 from sqlalchemy_public_id.guard.drawing import another, logger
-from sqlalchemy_public_id.types import to_database
+from sqlalchemy_public_id.stored_ids import to_database
 
 _FEW = 10
 """How many collisions of a batch are resolved one by one, by the id that the error names, before a SELECT is used.

@@ -17,7 +17,7 @@ from sqlalchemy_public_id.lookup.beside import ambiguous
 from sqlalchemy_public_id.lookup.keysets import LIMIT, Keyset
 from sqlalchemy_public_id.lookup.ordering import Term, after
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
-from sqlalchemy_public_id.types import as_bits_format
+from sqlalchemy_public_id.stored_ids import as_bits_format
 
 LARGEST_LIMIT = 2**31 - 1
 """The LIMIT of a statement is an INTEGER on PostgreSQL."""

@@ -26,7 +26,7 @@ from sqlalchemy_public_id.migrations.rows import Rows, without_position
 from sqlalchemy_public_id.migrations.stored_types import Fit, StoredIds, fit_of, in_revision
 from sqlalchemy_public_id.migrations.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.migrations.trial import try_ids
-from sqlalchemy_public_id.types import column_type
+from sqlalchemy_public_id.stored_ids import column_type
 
 SAMPLE = 100_000
 """The number of rows whose ids a report compares with the format; the contract compares all."""

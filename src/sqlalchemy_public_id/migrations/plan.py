@@ -23,7 +23,7 @@ from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
 from sqlalchemy_public_id.migrations.stored_code.scope import Finding
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 from sqlalchemy_public_id.migrations.table import LiveTable
-from sqlalchemy_public_id.types import column_type
+from sqlalchemy_public_id.stored_ids import column_type
 
 Phase: TypeAlias = Literal["expand", "backfill", "contract", "loosen", "drop"]
 

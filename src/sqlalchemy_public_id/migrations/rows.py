@@ -38,7 +38,8 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
-from sqlalchemy_public_id.types import IdColumnType, as_bits_format
+from sqlalchemy_public_id.stored_ids import as_bits_format
+from sqlalchemy_public_id.types import IdColumnType
 
 RowPosition: TypeAlias = tuple[Any, ...]
 """The position of one row, as the server renders it."""

@@ -21,7 +21,8 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrations.databases import database_of
 from sqlalchemy_public_id.references import AnyPublicIdType
-from sqlalchemy_public_id.types import IdColumnType, column_type
+from sqlalchemy_public_id.stored_ids import column_type
+from sqlalchemy_public_id.types import IdColumnType
 
 
 @dataclass(frozen=True)

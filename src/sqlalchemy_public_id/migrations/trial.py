@@ -23,7 +23,7 @@ from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.state import Demand
 from sqlalchemy_public_id.migrations.stored_types import StoredIds, fit_of
 from sqlalchemy_public_id.migrations.table import LiveTable, columns_of
-from sqlalchemy_public_id.types import to_database
+from sqlalchemy_public_id.stored_ids import to_database
 
 _TRIED = 3
 """How many new ids are tried."""

@@ -39,7 +39,8 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, Pub
 from sqlalchemy_public_id.key_types import EQUALITIES
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.registry import format_of
-from sqlalchemy_public_id.types import IdColumnType, text_to_compare, unwrapped
+from sqlalchemy_public_id.stored_ids import text_to_compare
+from sqlalchemy_public_id.types import IdColumnType, unwrapped
 
 __all__ = ["AnyPublicIdType"]
 

@@ -20,7 +20,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.rows import PositionColumns, RowPosition, Rows, Window, encoded
 from sqlalchemy_public_id.migrations.session import digest_of, restore, send
 from sqlalchemy_public_id.migrations.table import LiveTable
-from sqlalchemy_public_id.types import as_bits_format
+from sqlalchemy_public_id.stored_ids import as_bits_format
 
 Expression = Callable[[Any], ColumnElement[Any]]
 

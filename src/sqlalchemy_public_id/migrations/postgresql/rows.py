@@ -36,7 +36,7 @@ from sqlalchemy_public_id.migrations.rows import PositionColumns, RowPosition, R
 from sqlalchemy_public_id.migrations.session import digest_of
 from sqlalchemy_public_id.migrations.state import Partition, State
 from sqlalchemy_public_id.migrations.table import LiveTable
-from sqlalchemy_public_id.types import as_bits_format
+from sqlalchemy_public_id.stored_ids import as_bits_format
 
 _PAGES = text("""
 SELECT pg_catalog.pg_relation_size(pg_catalog.to_regclass(:regclass))

@@ -20,7 +20,7 @@ from sqlalchemy_public_id.migrations.rows import PositionColumns, Rows
 from sqlalchemy_public_id.migrations.session import MigrationSession, no_replica, restore, send, transaction
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State, StoredTable
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
-from sqlalchemy_public_id.types import as_bits_format
+from sqlalchemy_public_id.stored_ids import as_bits_format
 
 _COLUMNS = text("""
 SELECT name, lower(name) = lower(:column) AS is_ours, "notnull" AS not_null, dflt_value AS "default", type AS type,

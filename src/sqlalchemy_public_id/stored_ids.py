@@ -1,0 +1,59 @@
+"""How ids of a format are stored: the type of their column, and the value of an id there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
+
+from sqlalchemy_public_id.dialects import Traits, traits_for
+from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.formats._bits import BitsFormat
+from sqlalchemy_public_id.formats.alphabets import is_printable
+
+
+def text_of(format: Format, value: object) -> str | None:
+    """Return the text of *value*, a string or an object of another library such as a UUID; it may be malformed."""
+    if isinstance(value, str):
+        return value
+    return format.canonical(value) or format._text_of(value)  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
+
+
+def text_to_compare(text: str, length: int) -> str:
+    """Return *text* as it is compared with a column of *length* characters.
+
+    ``""``, which no row has, replaces text that a driver cannot send, and blanks, because MySQL's collations ignore
+    trailing blanks.
+    """
+    return str.__str__(text) if len(text) <= length and is_printable(text) else ""
+
+
+def as_bits_format(format: Format) -> BitsFormat:
+    """Return *format*, narrowed for type checkers: its ids are numbers."""
+    assert isinstance(format, BitsFormat)
+    return format
+
+
+def column_type(
+    format: Format, traits: Traits, *, sql_type: str | None = None, is_created: bool = False
+) -> TypeEngine[Any]:
+    """Return SQLAlchemy's own type for ids of *format*; with *is_created*, its DDL may depend on the server.
+
+    A database that does not index ``sql_type="TEXT"`` gets the type that has a length.
+    """
+    if format.is_native and format.bits:
+        return traits.integer_type(format.bits)
+    sized = (traits.column_text if is_created else traits.text_type)(format.max_length)
+    if sql_type is None or not traits.indexes_text:
+        return sized
+    return Text(collation=getattr(sized, "collation", None))
+
+
+def to_database(format: Format, text: object, dialect: Dialect) -> Any:
+    """Return the value of a column of :func:`column_type` for the id *text*; raise :class:`InvalidPublicId`."""
+    if not format.is_native:
+        return format.validate(text)
+    bits_format = as_bits_format(format)
+    return traits_for(dialect).to_native(bits_format.to_int(text), bits_format.bits)
