@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import threading
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, ForeignKey, Index, Integer, MetaData, Table, inspect, text
+from sqlalchemy import Column, Engine, Executable, ForeignKey, Index, Integer, MetaData, Table, inspect, text
 from support.marks import before_sqlalchemy, on
 from support.projects import Project, upgrade_of
 
@@ -59,6 +60,8 @@ TYPES["mariadb"] = {**TYPES["mysql"], **({} if before_sqlalchemy(2, 1) else {"uu
 """Database → name of the case → type of a column that holds the ids of a format."""
 CASES = [(database, name) for database, types in TYPES.items() for name in types]
 
+LONGEST = 10.0
+"""Seconds that a transaction of a writer may take: a change of the type of a large table takes longer."""
 OWNER = "SELECT owner.id FROM {table} JOIN owner ON owner.public_id = {table}.owner_public_id WHERE {table}.id = 3"
 PARCEL = "SELECT parcel.id FROM {table} JOIN parcel ON parcel.id = {table}.parcel_id WHERE {table}.id = 3"
 
@@ -147,6 +150,33 @@ class Store:
         return all(each["key"] is not None for each in lines if each["table"] == table)
 
 
+class Writer:
+    """A program that writes all the time. ``times`` are those of its transactions, which are failed or stored."""
+
+    def __init__(self, engine: Engine, statement: Executable, new: Callable[[], dict[str, Any]]) -> None:
+        self.engine, self.statement, self.new = engine, statement, new
+        self.failed, self.times, self.stop = list[str](), list[float](), threading.Event()
+
+    def write(self) -> None:
+        while not self.stop.is_set():
+            began = time.monotonic()
+            try:
+                with self.engine.begin() as connection:
+                    connection.execute(self.statement, self.new())
+            except Exception as error:
+                self.failed.append(str(error))
+            self.times.append(time.monotonic() - began)
+
+    def __enter__(self) -> Writer:
+        self.thread = threading.Thread(target=self.write)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop.set()
+        self.thread.join()
+
+
 @pytest.fixture
 def new_store(engine: Engine, new_project: Callable[..., Project]) -> Callable[[str, Format], Store]:
     """Make tables with columns of a type, in a database that is emptied after the test."""
@@ -183,9 +213,16 @@ def test_nothing_is_written(
 
 @pytest.mark.parametrize(("database", "name"), CASES, indirect=["database"])
 def test_new_foreign_keys(
-    new_store: Callable[[str, Format], Store], new_project: Callable[..., Project], database: str, name: str
+    new_store: Callable[[str, Format], Store],
+    new_project: Callable[..., Project],
+    database: str,
+    name: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    """A foreign key that is added later gets the type and collation of its target, so that joins use the index."""
+    """A foreign key that is added later gets the type and collation of its target, so that joins use the index.
+
+    Joins that exist use it before and after, and no statement of a program that writes meanwhile fails.
+    """
     store = new_store(*TYPES[database][name])
     store.create()
     before = store.types()
@@ -195,8 +232,16 @@ def test_new_foreign_keys(
     ]
     project = new_project()
 
-    project.migrate(store.models(later=True))
+    owners = Table("owner", MetaData(), Column("id", Integer), Column("public_id", PublicIdType(store.format)))
+    numbers = itertools.count(1_000)
+    with Writer(
+        store.engine, owners.insert(), lambda: {"id": next(numbers), "public_id": store.format.generate()}
+    ) as writer:
+        project.migrate(store.models(later=True))
 
+    assert writer.failed == []
+    record_property("longest time of a writer, in seconds", max(writer.times))
+    assert max(writer.times) < LONGEST
     types = store.types()
     assert types.items() >= before.items()
     assert types["memo.owner_public_id"] == types["owner.public_id"]
@@ -207,6 +252,8 @@ def test_new_foreign_keys(
         "INSERT INTO detour (id, parcel_id) SELECT id, parcel_id FROM stop",
     )
     assert plans == [True, True]
+    assert store.uses_index(OWNER.format(table="note"), "owner")
+    assert store.uses_index(PARCEL.format(table="stop"), "parcel")
     assert store.uses_index(OWNER.format(table="memo"), "owner")
     assert store.uses_index(PARCEL.format(table="detour"), "parcel")
 
@@ -330,33 +377,6 @@ def test_text_and_numbers(
 # --- where something is written
 
 
-class Writer:
-    """A program that writes all the time. ``longest`` is the time of its slowest statement."""
-
-    def __init__(self, engine: Engine, statement: str, new: Callable[[], dict[str, Any]]) -> None:
-        self.engine, self.statement, self.new = engine, text(statement), new
-        self.failed, self.times, self.stop = list[str](), list[float](), threading.Event()
-
-    def write(self) -> None:
-        while not self.stop.is_set():
-            began = time.monotonic()
-            try:
-                with self.engine.begin() as connection:
-                    connection.execute(self.statement, self.new())
-            except Exception as error:
-                self.failed.append(str(error))
-            self.times.append(time.monotonic() - began)
-
-    def __enter__(self) -> Writer:
-        self.thread = threading.Thread(target=self.write)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop.set()
-        self.thread.join()
-
-
 @on("postgresql", "mysql", "mariadb")
 def test_wider_beside_a_writer(
     new_store: Callable[[str, Format], Store], new_project: Callable[..., Project], engine: Engine
@@ -376,7 +396,7 @@ def test_wider_beside_a_writer(
     def row() -> dict[str, Any]:
         return {"id": next(numbers), "public_id": NANOID.generate()}
 
-    with Writer(engine, "INSERT INTO owner (id, public_id) VALUES (:id, :public_id)", row) as writer:
+    with Writer(engine, text("INSERT INTO owner (id, public_id) VALUES (:id, :public_id)"), row) as writer:
         written = project.migrate(metadata)
 
     assert [statement.partition("(")[0] for statement in upgrade_of(written)] == ["op.alter_column"] * 2
