@@ -12,9 +12,10 @@ from support.marks import on
 from support.people import People, migrating, send
 from support.projects import Project
 
-from sqlalchemy_public_id import NanoId, PublicIdType, Uuid4, backfill
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdType, Uuid4, backfill
 from sqlalchemy_public_id.migrations import Consent, PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.mysql.session import try_lock
 from sqlalchemy_public_id.migrations.operation import run_phases
 
 pytestmark = pytest.mark.backend
@@ -182,3 +183,30 @@ def test_oracle_mode(people: People) -> None:
     own.dispose()
 
     people.check_complete(3)
+
+
+@on("mariadb")
+@pytest.mark.parametrize("in_schema", [False, True])
+def test_empty_string_is_null(engine: Engine, new_people: Callable[..., People], in_schema: bool) -> None:
+    """With ``sql_mode=EMPTY_STRING_IS_NULL``, each row gets an id, also one whose key is the empty string."""
+    mode = {"init_command": "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL'"}
+    people = new_people(3)
+    people.execute(f"ALTER TABLE {people.name} DROP COLUMN id, ADD COLUMN code varchar(9) NOT NULL")
+    people.execute(f"UPDATE {people.name} SET code = CASE name WHEN 'p0' THEN '' ELSE name END")
+    people.execute(f"ALTER TABLE {people.name} ADD PRIMARY KEY (code)")
+    people.engine = create_engine(engine.url, connect_args=mode)
+    try:
+        people.add(schema=engine.url.database if in_schema else None)
+        assert people.state().complete
+        with people.engine.connect() as connection:
+            assert "EMPTY_STRING_IS_NULL" in str(connection.scalar(text("SELECT @@sql_mode")))
+    finally:
+        people.engine.dispose()
+        people.engine = engine
+
+
+@on("mariadb")
+def test_lock_without_an_answer(engine: Engine) -> None:
+    """An advisory lock that the server cannot take is an error, and not the lock of another process."""
+    with engine.connect() as connection, pytest.raises(ConfigurationError, match="takes no advisory lock"):
+        try_lock(connection, "NULL")

@@ -12,6 +12,8 @@ from support.private_clusters import GroupReplication
 from support.private_servers import execute
 from support.retrying import run_transaction
 
+from sqlalchemy_public_id.migrations.databases import database_of
+
 READ_ONLY = 1290
 
 
@@ -22,6 +24,18 @@ class TestGroupReplication(OfClusters):
     def cluster(self, group: GroupReplication) -> GroupReplication:
         """The cluster, which all tests share."""
         return group
+
+    def test_member_that_is_read_only(self, cluster: GroupReplication, nodes: list[Engine]) -> None:
+        """A member that is read-only for everybody, as a replica is, is named before a migration changes anything."""
+        execute(cluster.url(2), "SET GLOBAL super_read_only = ON")
+        try:
+            with nodes[2].connect() as connection:
+                found = database_of(connection.dialect).session(connection).read_only
+        finally:
+            execute(cluster.url(2), "SET GLOBAL super_read_only = OFF")
+            execute(cluster.url(2), "SET GLOBAL read_only = OFF")
+
+        assert found == "the server is read-only (super_read_only), as a replica is"
 
     @pytest.mark.parametrize("moment", ["before", "within"])
     def test_member_that_leaves(self, cluster: GroupReplication, nodes: list[Engine], moment: str) -> None:

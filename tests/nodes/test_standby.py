@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 from support.people import People
+from support.private_servers import wait_until
 
 from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.backfill import MaxLag
@@ -69,3 +70,24 @@ def test_command(engines: tuple[Engine, Engine], people: People) -> None:
 
     assert result.exit_code == 0, result.output
     assert "2000 rows of person got an id" in result.stdout
+
+
+def test_replica(engines: tuple[Engine, Engine], people: People) -> None:
+    """On a replica, the plan has a warning, and each command is refused with the reason."""
+    url = engines[1].url.render_as_string(hide_password=False)
+    _wait_for_column(engines[1])
+    planned = CliRunner().invoke(public_id, ["plan", url, "person"])
+    refused = [CliRunner().invoke(public_id, [name, url, "person"]) for name in ("add", "backfill")]
+
+    assert planned.exit_code == 0, planned.output
+    assert "warning: the server is a replica, on which nothing can be changed" in planned.output
+    assert [each.exit_code for each in refused] == [1, 1]
+    assert all("the server is a replica" in each.stderr for each in refused), [each.stderr for each in refused]
+
+
+def _wait_for_column(replica: Engine) -> None:
+    def is_there() -> bool:
+        with replica.connect() as connection:
+            return "public_id" in {column["name"] for column in inspect(connection).get_columns("person")}
+
+    wait_until(is_there, "the column on the replica")

@@ -19,7 +19,7 @@ from sqlalchemy_public_id.errors import MigrationRefused, PublicIdCollision
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations import Pace, PublicIdColumn, Triggers
 from sqlalchemy_public_id.migrations.databases import database_of, live_table, rows_of
-from sqlalchemy_public_id.migrations.obstacles import obstacles_of_triggers
+from sqlalchemy_public_id.migrations.obstacles import obstacles_of_read_only, obstacles_of_triggers
 from sqlalchemy_public_id.migrations.rows import RowPosition, Rows, Window
 from sqlalchemy_public_id.migrations.session import updating
 from sqlalchemy_public_id.migrations.steps import can_be_retried
@@ -112,8 +112,9 @@ def run(
         with session.settings(), session.batches():
             live = live_table(connection, target)
             rows = rows_of(live)
-            obstacles = [*obstacles_of_triggers(live, live.update_triggers(), update_triggers)]
-            if obstacles and rows.has_missing():
+            why_not = [*obstacles_of_read_only(session.read_only)]
+            obstacles = why_not or [*obstacles_of_triggers(live, live.update_triggers(), update_triggers)]
+            if why_not or (obstacles and rows.has_missing()):
                 raise MigrationRefused(target=target, obstacles=obstacles)
             return fill_rows(rows, pace, update_triggers, on_progress, should_stop)
 

@@ -40,6 +40,7 @@ _UUIDS: dict[str, type[Format]] = {
 }
 """Functions of PostgreSQL and MariaDB, and the format of the ids that they generate."""
 _UUID_CALL = re.compile(r"\(*(?:\w+\.)?(\w+)\(\)\)*(?:::text|::character varying(?:\(36\))?)?")
+READ_ONLY_REMEDY = "connect to the primary, with a user whose sessions may write"
 _STRING = re.compile(r"'(?:[^']|'')*'")
 
 
@@ -52,12 +53,14 @@ def find_obstacles(migration: Migration, *, catalogs_only: bool = False) -> list
     is_done = migration.state.complete and not sets_default and migration.change is None
     if is_done and not {"loosen", "drop"} & {*migration.phases}:
         return [*_of_the_others(migration)]  # nothing is left to do
+    if migration.runs and migration.read_only is not None:
+        return [*obstacles_of_read_only(migration.read_only)]
     obstacles = [*_of_the_table(migration), *migration.plan.obstacles(migration), *_of_the_stored_code(migration)]
     if not any(obstacle.code == "missing-right" for obstacle in obstacles):
         obstacles += _of_the_column(migration)  # which may read rows
     if obstacles or catalogs_only:
         return obstacles
-    if migration.state.exists or "expand" in migration.phases:
+    if migration.read_only is None and (migration.state.exists or "expand" in migration.phases):
         obstacles = [*migration.plan.rehearse(migration)]
     return obstacles or [*_of_the_ids(migration)]  # which reads the ids of all rows
 
@@ -65,6 +68,12 @@ def find_obstacles(migration: Migration, *, catalogs_only: bool = False) -> list
 def _of_the_table(migration: Migration) -> Iterator[Obstacle]:
     if migration.state.misfit is not None and {"expand", "contract"} & {*migration.phases}:
         yield migration.state.misfit
+
+
+def obstacles_of_read_only(reason: str | None) -> Iterator[Obstacle]:
+    """Yield an obstacle if there is a *reason* why nothing can be changed through the connection."""
+    if reason is not None:
+        yield Obstacle("read-only", reason, READ_ONLY_REMEDY)
 
 
 def _of_the_stored_code(migration: Migration) -> Iterator[Obstacle]:

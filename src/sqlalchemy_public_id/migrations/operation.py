@@ -52,8 +52,10 @@ def examine(connection: Connection, plan: Plan, phases: Sequence[Phase]) -> Migr
     :raises ConfigurationError: if the table does not exist.
     """
     database = database_of(connection.dialect)
-    live, is_stable = live_table(connection, plan.target), database.session(connection).is_stable
-    migration = Migration(live, plan, phases, live.read_state(), is_stable=is_stable)
+    live, session = live_table(connection, plan.target), database.session(connection)
+    migration = Migration(
+        live, plan, phases, live.read_state(), is_stable=session.is_stable, read_only=session.read_only
+    )
     return build_report(migration, find_obstacles(migration))
 
 
@@ -89,7 +91,8 @@ def run_phases(
         return until_locked(action, name, target, connection, timeouts) if online else action()
 
     def look() -> tuple[Migration, MigrationReport | None]:
-        migration = Migration(runner.table, plan, phases, runner.state, runs=not dry_run, is_stable=session.is_stable)
+        facts: dict[str, Any] = {"is_stable": session.is_stable, "read_only": session.read_only}
+        migration = Migration(runner.table, plan, phases, runner.state, runs=not dry_run, **facts)
         if not migration.state.exists and phases[0] in ("contract", "loosen"):
             raise ConfigurationError(
                 f"there is no column {target}; add it first, with op.expand_public_id({target.table!r})"

@@ -256,6 +256,8 @@ class Migration:
     """True if the phases run after the checks."""
     is_stable: bool = True
     """False behind a pooler that changes the session of PostgreSQL."""
+    read_only: str | None = None
+    """Why nothing can be changed through the connection, if it is known that nothing can."""
 
     @property
     def target(self) -> PublicIdColumn:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy_public_id.errors import Obstacle
-from sqlalchemy_public_id.migrations.obstacles import SAMPLE
+from sqlalchemy_public_id.migrations.obstacles import READ_ONLY_REMEDY, SAMPLE
 from sqlalchemy_public_id.migrations.plan import Lock, Migration
 from sqlalchemy_public_id.migrations.trial import try_ids
 
@@ -86,6 +86,8 @@ def build_report(migration: Migration, obstacles: Sequence[Obstacle]) -> Migrati
     kinds = ["backfill"] * migration.fills_rows + ["index"] * any("index" in step.name for step in steps)
     rows = live.estimate_rows()
     warnings = [*migration.plan.warnings(migration)]
+    if migration.read_only is not None and steps:
+        warnings.insert(0, f"{migration.read_only}: to migrate, {READ_ONLY_REMEDY}")
     if (
         "contract" in migration.phases
         and migration.state.exists

@@ -49,6 +49,11 @@ class MigrationSession(ABC):
         """False behind a pooler that changes the session of PostgreSQL: there is no turn, and no setting is changed."""
         return True
 
+    @property
+    def read_only(self) -> str | None:
+        """Why nothing can be changed through this connection; ``None`` if something can, or if it is not known."""
+        return None
+
     # --- settings
 
     @property

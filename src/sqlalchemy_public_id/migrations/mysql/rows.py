@@ -17,6 +17,7 @@ from sqlalchemy.types import Date, NullType, TypeEngine, UserDefinedType
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrations.mysql.session import try_lock
 from sqlalchemy_public_id.migrations.rows import PositionColumns, RowPosition, Rows, Window, encoded
 from sqlalchemy_public_id.migrations.session import digest_of, restore, send
 from sqlalchemy_public_id.migrations.table import LiveTable
@@ -135,7 +136,7 @@ class MySQLRows(Rows):
         database = "''" if target.schema else "DATABASE()"  # such a lock is global to the server
         digest = digest_of(target.schema, target.table, target.column, after)
         name = f"SHA2(CONCAT({database}, '{digest}'), 224)"
-        if not send(self.connection, f"SELECT GET_LOCK({name}, 0)").scalar():
+        if not try_lock(self.connection, name):
             yield False
             return
         release = f"SELECT RELEASE_LOCK({name})"

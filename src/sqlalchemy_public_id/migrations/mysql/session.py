@@ -7,6 +7,7 @@ rows, and must not end a phase before all nodes have executed it.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrations.plan import Lock
 from sqlalchemy_public_id.migrations.session import MigrationSession, digest_of, no_replica, restore, send
 
@@ -26,6 +28,7 @@ _READ = (
 )
 _STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
 _BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
+_OF_ADMINISTRATORS = re.compile(r"\b(SUPER|CONNECTION_ADMIN|READ[_ ]ONLY ADMIN|ALL PRIVILEGES ON \*\.\*)")
 _ALL_STATEMENTS = 7
 """Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
 
@@ -34,6 +37,24 @@ class MySQLSession(MigrationSession):
     """The session of a connection to MySQL or MariaDB."""
 
     _turn: str = ""
+
+    @property
+    def read_only(self) -> str | None:
+        names = "'super_read_only', 'read_only', 'transaction_read_only', 'tx_read_only'"
+        rows = send(self.connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+        found = [row[0] for row in rows if row[1] not in ("OFF", "0")]
+        for name in ("transaction_read_only", "tx_read_only"):
+            if name in found:
+                return f"the session is read-only ({name})"
+        if "super_read_only" in found or ("read_only" in found and not self._is_administrator()):
+            return f"the server is read-only ({found[-1]}), as a replica is"
+        return None
+
+    def _is_administrator(self) -> bool:
+        """Return True if the user may change a server that is read-only, or has a role, which may grant it."""
+        if send(self.connection, "SELECT CURRENT_ROLE()").scalar() not in (None, "NONE"):
+            return True
+        return any(_OF_ADMINISTRATORS.search(row[0]) for row in send(self.connection, "SHOW GRANTS"))
 
     @property
     def lock_setting(self) -> str:
@@ -103,7 +124,7 @@ class MySQLSession(MigrationSession):
     def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         database = schema or send(self.connection, "SELECT DATABASE()").scalar()
         self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
-        return bool(send(self.connection, f"SELECT GET_LOCK({self._turn}, 0)").scalar())
+        return try_lock(self.connection, self._turn)
 
     def read_holder(self) -> Any:
         return send(self.connection, f"SELECT IS_USED_LOCK({self._turn})").scalar()
@@ -112,12 +133,24 @@ class MySQLSession(MigrationSession):
         restore(self.connection, f"SELECT RELEASE_LOCK({self._turn})")
 
 
+def try_lock(connection: Connection, name: str) -> bool:
+    """Take the advisory lock of the expression *name*, and return False if another connection has it.
+
+    :raises ConfigurationError: if the server can take no such lock; its answer is then NULL.
+    """
+    answer = send(connection, f"SELECT GET_LOCK({name}, 0)").scalar()
+    if answer is None:
+        raise ConfigurationError(f"the server takes no advisory lock: GET_LOCK({name}, 0) is NULL")
+    return bool(answer)
+
+
 def mode_for_old_rows(mode: str) -> str:
     """Return the SQL *mode* with zero and invalid dates allowed: old rows and defaults have them, and are copied.
 
     Strict mode is always on: otherwise, the server truncates values, and MODIFY replaces NULL with the empty string.
-    TRADITIONAL would forbid zero dates again, and ORACLE would write Oracle's functions into defaults.
+    TRADITIONAL would forbid zero dates again, and ORACLE would write Oracle's functions into defaults. With
+    EMPTY_STRING_IS_NULL, MariaDB finds no row whose key is the empty string.
     """
-    left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL", "ORACLE"}
+    left_out = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL", "ORACLE", "EMPTY_STRING_IS_NULL"}
     kept = [each for each in mode.split(",") if each and each not in left_out]
     return ",".join(dict.fromkeys([*kept, "STRICT_ALL_TABLES", "ALLOW_INVALID_DATES"]))

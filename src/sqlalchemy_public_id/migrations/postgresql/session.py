@@ -34,6 +34,9 @@ SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client back
        (SELECT pg_catalog.quote_ident(current_user)) AS role
 FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
 """)
+_READ_ONLY = (
+    "SELECT pg_catalog.pg_is_in_recovery(), CAST(pg_catalog.current_setting('transaction_read_only') AS boolean)"
+)
 _PID = "SELECT pg_catalog.pg_backend_pid()"
 _ATTEMPTS = 10
 """In a busy pool, one attempt may get the same session by chance."""
@@ -55,6 +58,13 @@ class PostgreSQLSession(MigrationSession):
         if self._is_stable is None:
             self._is_stable = not changes_session(self.connection)
         return self._is_stable
+
+    @property
+    def read_only(self) -> str | None:
+        is_replica, is_read_only = send(self.connection, _READ_ONLY).one()
+        if is_replica:
+            return "the server is a replica, on which nothing can be changed"
+        return "the session is read-only (default_transaction_read_only)" if is_read_only else None
 
     @property
     def lock_setting(self) -> str:

@@ -250,6 +250,11 @@ class SQLiteSession(MigrationSession):
     has_turns = False
 
     @property
+    def read_only(self) -> str | None:
+        is_set = send(self.connection, "PRAGMA query_only").scalar()
+        return "the connection is read-only (PRAGMA query_only)" if is_set else None
+
+    @property
     def lock_setting(self) -> str:
         return "busy_timeout"
 
