@@ -109,9 +109,11 @@ class Judge:
             # the ROLLBACK that follows fails on a connection that was lost before
             lost = any(other.fault is not None and other.fault.trouble == "lost" for other in incidents)
             return lost and incident.error in raised
-        # the guard makes a transaction fail by an INSERT whose error it ignores: the ROLLBACK reports the loss
+        # the guard makes a transaction fail by an INSERT whose error it ignores: what comes next reports the loss,
+        # which is a ROLLBACK, or a statement for the savepoint of the program
         is_lost = incident.fault is not None and incident.fault.trouble == "lost"
-        if is_lost and any(other.call.name == "rollback" and other.error in raised for other in incidents):
+        by_rollback = any(other.call.name == "rollback" and other.error in raised for other in incidents)
+        if is_lost and (by_rollback or getattr(error, "connection_invalidated", False)):
             return True
         # the guard fails a transaction in which an earlier INSERT has to fail: the error of that INSERT is the reason
         if any(other.fault is None and self._explains(other, error, wishes) for other in incidents):

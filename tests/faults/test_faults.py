@@ -6,14 +6,16 @@ import os
 import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 import pytest
+from faults.driver import Fault
 from faults.histories import histories
 from faults.models import Item
 from faults.running import Place, Result
 from sqlalchemy import Engine, MetaData
-from support.marks import before_sqlalchemy
+from support.marks import before_sqlalchemy, on
 
 EVERY = bool(os.environ.get("PUBLIC_ID_EVERY_FAULT"))
 PARTS = 16 if EVERY else 1
@@ -44,6 +46,25 @@ def test_without_errors(place: Place) -> None:
     every = [*histories(place.name)]
     check(map(place.run, every))
     assert all(str(place.run(history)) == str(place.run(history)) for history in every[:10])
+
+
+def test_connection_that_is_lost_after_a_refusal(place: Place) -> None:
+    """If the ROLLBACK to the guard's savepoint fails, its error is raised, and not one of closing the cursor."""
+    history = next(each for each in histories(place.name) if each.program == "bulk_save - -")
+    calls = place.run(history).calls
+    insert = next(number for number, call in enumerate(calls) if call.text.startswith("INSERT"))
+    faults = Fault(insert, "other unique"), Fault(insert + 1, "lost")
+    check([place.run(replace(history, faults=faults))])
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("trouble", ["limit", "interrupt"])
+def test_lock_that_cannot_be_released(place: Place, trouble: str) -> None:
+    """If both attempts of ``insert_once()`` to release its lock are interrupted, nobody else gets the connection."""
+    history = next(each for each in histories(place.name) if each.program == "once a1")
+    release = next(at for at, call in enumerate(place.run(history).calls) if call.text.startswith("DO RELEASE_LOCK"))
+    faults = Fault(release, "limit"), Fault(release + 1, trouble)
+    check([place.run(replace(history, faults=faults))])
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -7,7 +7,16 @@ from typing import Any
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects._base import KeyCounter, LimitPerRow, Oracle, Outcome, SQLServer, Traits, Violation
+from sqlalchemy_public_id.dialects._base import (
+    KeyCounter,
+    LimitPerRow,
+    Oracle,
+    Outcome,
+    SQLServer,
+    Traits,
+    Violation,
+    execute_unlogged,
+)
 from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.dialects.postgresql import AuroraDSQL, CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
@@ -21,6 +30,7 @@ __all__ = [
     "Violation",
     "before_create",
     "begin_to_write",
+    "execute_unlogged",
     "is_autocommit",
     "is_retryable",
     "key_counter_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -291,3 +291,16 @@ class SQLServer(Traits):
 
     def literal(self, value: Any) -> str:
         return f"0x{value.hex()}" if isinstance(value, bytes) else super().literal(value)
+
+
+def execute_unlogged(connection: PoolProxiedConnection, sql: str) -> None:
+    """Execute *sql* with a cursor of its own, which SQLAlchemy neither logs nor shows to listeners."""
+    cursor = connection.cursor()
+    try:
+        cursor.execute(sql)
+    except BaseException:
+        # a lost connection may refuse to close its cursor, and that error would hide the reason
+        with suppress(Exception):
+            cursor.close()
+        raise
+    cursor.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from sqlalchemy import Integer
@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
-from sqlalchemy_public_id.dialects._base import KeyCounter, LimitPerRow, Traits, Violation
+from sqlalchemy_public_id.dialects._base import KeyCounter, LimitPerRow, Traits, Violation, execute_unlogged
 
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (index '(?P<index>.*)'|(?P<columns>.*))\s*$", re.DOTALL)
 _BUSY = frozenset({"database is locked"})
@@ -67,8 +67,7 @@ class SQLite(Traits):
     def begin(self, connection: PoolProxiedConnection) -> None:
         driver: Any = connection.driver_connection
         if not driver.in_transaction:
-            with closing(connection.cursor()) as cursor:
-                cursor.execute(f"BEGIN {driver.isolation_level}".strip())  # as the driver does
+            execute_unlogged(connection, f"BEGIN {driver.isolation_level}".strip())  # as the driver does
 
     def violation(self, error: Exception) -> Violation | None:
         match = _UNIQUE.search(str(error))

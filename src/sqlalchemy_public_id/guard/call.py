@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +15,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 
 from sqlalchemy_public_id._private import change_returned_rows
 from sqlalchemy_public_id.columns import is_public_id, public_id_type, unique_with
-from sqlalchemy_public_id.dialects import Traits, traits_for
+from sqlalchemy_public_id.dialects import Traits, execute_unlogged, traits_for
 from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement, cached_statements, statement_of
 from sqlalchemy_public_id.types import MatchedId
 
@@ -142,7 +141,7 @@ class DriverCall:
         """Set a savepoint, unless a storage engine in the transaction does not support savepoints."""
         self.traits.begin(self.connection.connection)
         try:
-            send_savepoint(self.connection, "SAVEPOINT")
+            execute_unlogged(self.connection.connection, "SAVEPOINT sqlalchemy_public_id")
         except self.dialect.dbapi.Error as error:
             if self.traits.error_code(error) not in self.traits.savepoint_errors:
                 raise
@@ -152,12 +151,12 @@ class DriverCall:
     def recover(self) -> None:
         """Make the connection usable after an error: roll back to the savepoint, if there is one."""
         if self.has_savepoint:
-            send_savepoint(self.connection, "ROLLBACK TO SAVEPOINT")
+            execute_unlogged(self.connection.connection, "ROLLBACK TO SAVEPOINT sqlalchemy_public_id")
 
     def release_savepoint(self) -> None:
         """Release the savepoint, if there is one."""
         if self.has_savepoint:
-            send_savepoint(self.connection, "RELEASE SAVEPOINT")
+            execute_unlogged(self.connection.connection, "RELEASE SAVEPOINT sqlalchemy_public_id")
 
     # --- the returned rows
 
@@ -198,12 +197,6 @@ def returned_text(context: Any, column: Column[Any], at: int) -> Callable[[Any],
 
 
 # --- the statements of the guard
-
-
-def send_savepoint(connection: Any, command: str) -> None:
-    """Execute a *command* for the guard's savepoint. Like the driver's own BEGIN, it is not logged."""
-    with closing(connection.connection.cursor()) as cursor:
-        cursor.execute(f"{command} sqlalchemy_public_id")
 
 
 def schema_options(context: ExecutionContext) -> dict[str, Any]:

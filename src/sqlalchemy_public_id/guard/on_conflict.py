@@ -23,9 +23,9 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id._private import change_returned_rows
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import execute_unlogged, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.guard.call import DriverCall, names_of, returned_text, schema_options, send_savepoint
+from sqlalchemy_public_id.guard.call import DriverCall, names_of, returned_text, schema_options
 from sqlalchemy_public_id.guard.collision import insert_until_stored
 from sqlalchemy_public_id.guard.statement import MADE_IDS, InsertStatement
 from sqlalchemy_public_id.types import MatchedId
@@ -181,13 +181,13 @@ def _is_forbidden(connection: Connection, names: tuple[str, str | None]) -> bool
     answer = tables.get(names)
     if answer is None:
         traits, answer = traits_for(connection.dialect), True
-        send_savepoint(connection, "SAVEPOINT")
+        execute_unlogged(connection.connection, "SAVEPOINT sqlalchemy_public_id")
         try:
             answer = traits.forbids_on_conflict(connection, *names)
         except DBAPIError as error:
             if not traits.is_permission_error(error.orig):
                 raise
-            send_savepoint(connection, "ROLLBACK TO SAVEPOINT")
-        send_savepoint(connection, "RELEASE SAVEPOINT")
+            execute_unlogged(connection.connection, "ROLLBACK TO SAVEPOINT sqlalchemy_public_id")
+        execute_unlogged(connection.connection, "RELEASE SAVEPOINT sqlalchemy_public_id")
         tables[names] = answer
     return answer

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, literal_column, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import execute_unlogged, traits_for
 from sqlalchemy_public_id.dialects.mysql import MySQL
 
 
@@ -43,9 +43,12 @@ def take_turns(connection: Connection, name: str) -> Generator[Turn]:
         if not turn.is_over:
             connection.exec_driver_sql(release)
     except BaseException:
-        # bypasses SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
-        with suppress(SQLAlchemyError, connection.dialect.loaded_dbapi.Error):
-            cursor = connection.connection.cursor()
-            cursor.execute(release)
-            cursor.close()
+        try:
+            # bypasses SQLAlchemy, whose transaction may have failed; a lost connection has no lock left to release
+            execute_unlogged(connection.connection, release)
+        except BaseException as error:
+            # with the lock, the connection must not be used by others, who would keep it without knowing
+            connection.invalidate()
+            if not isinstance(error, (SQLAlchemyError, connection.dialect.loaded_dbapi.Error)):
+                raise
         raise

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, LockNotAvailable
@@ -224,9 +225,18 @@ def send(connection: Connection, sql: str) -> Any:
 
 
 def restore(connection: Connection, *settings: str) -> None:
-    """Send the *settings*, unless the connection is lost: their error would hide the original one."""
+    """Send the *settings*, unless the connection is lost: their error would hide the original one.
+
+    If a signal handler raises meanwhile, the connection is closed, so that no other program gets it with the settings.
+    """
     for sql in settings if not connection.invalidated else ():
-        send(connection, sql)
+        try:
+            send(connection, sql)
+        except SQLAlchemyError:
+            raise
+        except BaseException:
+            connection.invalidate()
+            raise
 
 
 @contextmanager

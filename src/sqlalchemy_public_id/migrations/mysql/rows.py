@@ -136,12 +136,12 @@ class MySQLRows(Rows):
         database = "''" if target.schema else "DATABASE()"  # such a lock is global to the server
         digest = digest_of(target.schema, target.table, target.column, after)
         name = f"SHA2(CONCAT({database}, '{digest}'), 224)"
-        if not try_lock(self.connection, name):
-            yield False
-            return
         release = f"SELECT RELEASE_LOCK({name})"
-        try:
-            yield True
+        try:  # an interruption may come just when the lock was granted
+            is_granted = try_lock(self.connection, name)
+            yield is_granted
+            if not is_granted:
+                return
         except BaseException:
             restore(self.connection, release)
             raise
