@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from support.connections import monitor, processes
+from sqlalchemy.exc import DBAPIError
+from support.connections import count_waiting, monitor, processes
 from support.marks import on
 from support.people import People, send
 from support.private_servers import wait_until
 
+from sqlalchemy_public_id import guard
 from sqlalchemy_public_id.errors import LockNotAvailable
 from sqlalchemy_public_id.migrations import Timeouts
 from sqlalchemy_public_id.migrations.databases import database_of, plan_for
@@ -123,6 +125,32 @@ def test_shortest_limit(table: People, seconds: float) -> None:
         with pytest.raises(LockNotAvailable):
             table.run("expand_public_id", lock_timeout=seconds, attempts=1)
         timer.cancel()
+
+
+@on_servers
+def test_transaction_that_reads_and_then_writes(table: People) -> None:
+    """While an ALTER waits for it, MySQL and MariaDB refuse its write as a deadlock, and PostgreSQL lets it go on."""
+
+    def alter_waits() -> bool:
+        if table.engine.name == "postgresql":
+            return count_waiting(own) > 0
+        return any(each.State == "Waiting for table metadata lock" for each in processes(own))
+
+    with monitor(table.engine) as own, held(table) as other, ThreadPoolExecutor() as threads:
+        expanded = threads.submit(table.run, "expand_public_id", lock_timeout=30)
+        wait_until(alter_waits, "the ALTER does not wait")
+        try:
+            send(other, f"UPDATE {table.name} SET name = 'changed' WHERE id = 1")
+            refusal = None
+            other.commit()
+        except DBAPIError as error:
+            refusal = error
+            other.rollback()
+        expanded.result()
+
+    assert (refusal is None) == (table.engine.name == "postgresql")
+    assert refusal is None or guard.is_retryable(refusal)
+    assert table.column in table.columns()
 
 
 @on("mysql", "mariadb")

@@ -128,7 +128,9 @@ def test_obstacles_of_the_command(people: People) -> None:
     consented = plan(people, "--on-duplicate", "replace", "--on-invalid", "keep", "--output", "json")
     assert consented.exit_code == 0
     report = json.loads(consented.stdout)
-    assert (bool(report["steps"]), report["warnings"]) == (True, [])
+    assert report["steps"]
+    assert len(report["warnings"]) == (people.engine.name in {"mysql", "mariadb"})
+    assert all("error 1213" in warning for warning in report["warnings"])
     if people.engine.name == "sqlite":  # its file contains no other table
         every = command.run("plan", people.engine.url, "--all", "--output", "json").stdout
         assert [each["target"] for each in json.loads(every)] == ["person.public_id"]

@@ -78,6 +78,8 @@ class Plan(ABC):
     """What a change of the collation does to the table."""
     hides_columns: ClassVar[bool] = False
     """True if the database can hide a column from ``*``, and from an INSERT without a list of columns."""
+    deadlocks_with_readers: ClassVar[bool] = False
+    """True if a transaction that has read the table is aborted when it writes to the table while an ALTER waits."""
     works_in_a_shell: ClassVar[bool] = False
     """True if no rows are lost when somebody pastes the statements into a shell, which continues after an error."""
 

@@ -52,7 +52,7 @@ class MigrationReport:
     triggers: tuple[str, ...]
     """The triggers that fire for an UPDATE of the column."""
     warnings: tuple[str, ...]
-    """The work to do elsewhere, such as on the subscribers of a published table."""
+    """The work to do elsewhere, as on the subscribers of a published table, and what applications must expect."""
     obstacles: tuple[Obstacle, ...]
     not_examined: tuple[str, ...] = ()
     """The code that the database stores, and that could not be read, each with the reason."""
@@ -95,6 +95,11 @@ def build_report(migration: Migration, obstacles: Sequence[Obstacle]) -> Migrati
         and (rows or 0) > SAMPLE
     ):
         warnings.append(f"the ids of the first {SAMPLE:,} rows were compared with the format; the contract reads all")
+    if migration.plan.deadlocks_with_readers and steps:
+        warnings.append(
+            f"a transaction that reads {live.target.table} and then writes to it gets error 1213 while a step waits "
+            f"for its lock; the application has to repeat it, as after any deadlock"
+        )
     if migration.change is not None:
         warnings += map(str, migration.plan.find_statements(migration, migration.change))
     may_read = not any(obstacle.code == "missing-right" for obstacle in obstacles)

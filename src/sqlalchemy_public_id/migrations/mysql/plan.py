@@ -41,6 +41,7 @@ class MySQLPlan(Plan):
 
     works_in_a_shell = True
     hides_columns = True
+    deadlocks_with_readers = True  # of the two, the server always lets the ALTER go on
     reads_uuids_as_text = True  # those of MariaDB; MySQL has no such type
 
     @property
