@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import Column, ColumnClause, ColumnElement, Table, event, inspect, true
+from sqlalchemy import Column, ColumnClause, ColumnElement, Table, event, inspect, select, true
 from sqlalchemy.exc import NoInspectionAvailable
 from sqlalchemy.orm import Mapper, ORMExecuteState
 from sqlalchemy.orm.exc import UnmappedColumnError
 from sqlalchemy.sql import visitors
 
+from sqlalchemy_public_id._private import options_of
 from sqlalchemy_public_id.columns import unique_with
 from sqlalchemy_public_id.errors import AmbiguousPublicId, ConfigurationError
 from sqlalchemy_public_id.orm.inspection import AnySession, id_attributes, session_of
@@ -99,7 +100,14 @@ def _identity(value: Any) -> Any:
 
 
 def requiring_columns(
-    function: str, session: AnySession, entity: Any, columns: Sequence[Column[Any]], where: Any, given: Any
+    function: str,
+    session: AnySession,
+    entity: Any,
+    columns: Sequence[Column[Any]],
+    where: Any,
+    given: Any,
+    *,
+    is_joined: bool = False,
 ) -> AbstractContextManager[Mapping[str, Any]]:
     """Refuse a lookup that does not name *columns*, before its SQL is sent.
 
@@ -108,17 +116,18 @@ def requiring_columns(
 
     :param where: the condition of the caller, or None. ``true()`` stands for any values of the columns.
     :param given: a condition of the statement that applies to the row of the id as well, or None.
+    :param is_joined: True if the statement joins *entity*, a class, to others.
     :returns: the execution options of the lookup's statement.
     :raises ConfigurationError: inside the block, when the statement is executed.
     """
     if not columns or isinstance(where, type(true())) or are_named(columns, where) or are_named(columns, given):
         return NOTHING
-    return _requiring_criteria(function, session, entity, columns)
+    return _requiring_criteria(function, session, entity, columns, is_joined)
 
 
 @contextmanager
 def _requiring_criteria(
-    function: str, session: AnySession, entity: Any, columns: Sequence[Column[Any]]
+    function: str, session: AnySession, entity: Any, columns: Sequence[Column[Any]], is_joined: bool
 ) -> Generator[Mapping[str, Any]]:
     lookup, session = object(), session_of(session)
 
@@ -126,7 +135,8 @@ def _requiring_criteria(
         # it also runs for other statements: of listeners, and of loader options
         is_own = state.execution_options.get(_LOOKUP) is lookup
         is_load = state.is_relationship_load or state.is_column_load
-        if is_own and not is_load and not any(are_named(columns, each) for each in _criteria(state, entity)):
+        found = _criteria(state, entity, is_joined)
+        if is_own and not is_load and not any(are_named(columns, each) for each in found):
             raise unnamed(function, inspect(entity).mapper, columns)
 
     event.listen(session, "do_orm_execute", do_orm_execute)
@@ -148,13 +158,16 @@ def unnamed(function: str, mapper: Mapper[Any], columns: Sequence[Column[Any]]) 
     )
 
 
-def _criteria(state: ORMExecuteState, entity: Any) -> Generator[Any]:
+def _criteria(state: ORMExecuteState, entity: Any, is_joined: bool) -> Generator[Any]:
     """Yield the conditions that apply to *entity* in the statement that is about to be executed."""
     statement: Any = state.statement
     yield statement.whereclause
     mapper = inspect(entity).mapper
     keys = [getattr(entity, mapper.get_property_by_column(key).key) for key in mapper.primary_key]
-    bare = statement.with_only_columns(*keys, maintain_column_froms=True).order_by(None)
+    if is_joined:  # the criteria of what is joined are in the ON clause
+        bare: Any = select(*keys).options(*(options_of(statement) or ()))
+    else:
+        bare = statement.with_only_columns(*keys, maintain_column_froms=True).order_by(None)
     # only a compiled statement shows which criteria apply to the entity, and how
-    compiled = bare.compile(dialect=state.session.get_bind(mapper).dialect)
+    compiled: Any = bare.compile(dialect=state.session.get_bind(mapper).dialect)
     yield getattr(compiled.compile_state, "statement", bare).whereclause

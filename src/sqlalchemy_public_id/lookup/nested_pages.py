@@ -103,13 +103,16 @@ def pages(
             "page() for each parent"
         )
     child = collection.child
-    public_id_attribute(child, attribute)
+    name, _ = public_id_attribute(child, attribute)
     cursors = dict(after or {})
     strangers = [parent for parent in cursors if parent not in parents]
     if strangers:
         raise ConfigurationError(f"after has {safe_repr(strangers[0])}, which is not among the parents of of=…")
     statement = select(child).options(*options)
     condition = None if where is None else narrowing("pages", statement, child, where)
+    beside = columns_beside(inspect(child), name)
+    if beside and isinstance(condition, type(true())):  # any values of these columns; and_() would drop it
+        condition = and_(*(column.is_not(None) for column in beside))
     order: dict[str, Any] = {"newest_first": newest_first, "order_by": order_by, "attribute": attribute}
     # built for cursors, too: it refuses a condition on another table
     first_pages = _FirstPages(session, collection, statement, condition, limit, references, **order)
@@ -266,7 +269,8 @@ class _FirstPages:
         beside = columns_beside(self.keyset.mapper, self.keyset.name)
         child = self.collection.child
         found: dict[tuple[Any, ...], list[Any]] = {key: [] for key in parents}
-        with requiring_columns("pages", self.session, child, beside, _both(example, self.condition), None) as checked:
+        where = _both(example, self.condition)
+        with requiring_columns("pages", self.session, child, beside, where, None, is_joined=True) as checked:
             try:
                 with _unchanged(self.session, statement):
                     options = {**checked, _PAGES: statement}
