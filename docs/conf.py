@@ -44,13 +44,21 @@ myst_heading_anchors = 3
 
 _REPOSITORY = "https://github.com/sqlalchemy-public-id/sqlalchemy-public-id"
 
+_COLORED = ("color-brand-primary", "color-brand-content", "color-admonition-title")
+
 html_theme = "furo"
 html_title = f"{project} {release}"
+html_logo = "_static/mark.svg"
+html_favicon = "_static/mark.svg"
 html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "https://sqlalchemy-public-id.readthedocs.io/en/stable/")
 html_static_path = ["_static"]
+pygments_dark_style = "github-dark-high-contrast"
 html_css_files = ["site.css"]
 html_js_files = [("calculator.js", {"type": "module"}), ("site.js", {"type": "module"})]
 html_theme_options = {
+    # the green that public ids have in the drawings
+    "light_css_variables": dict.fromkeys(_COLORED, "#0b6e4f") | {"color-admonition-title-background": "#e3f1eb"},
+    "dark_css_variables": dict.fromkeys(_COLORED, "#5fd6a7") | {"color-admonition-title-background": "#16352b"},
     "source_repository": _REPOSITORY,
     "source_branch": "main",
     "source_directory": "docs/",

@@ -27,6 +27,7 @@ REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 
 BUDGETS = {
     "index": 350,
+    "at-a-glance": 400,
     "tutorial/first-model": 700,
     "tutorial/a-service": 900,
     "background/why-two-identifiers": 900,

@@ -19,6 +19,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 GENERATED = {"404.html", "genindex.html", "py-modindex.html", "search.html"}
+DRAWINGS = sorted((Path(__file__).parents[3] / "docs" / "_static").glob("*.svg"))
 DESKTOP, PHONE = (1280, "light"), (390, "dark")
 WIDTHS = [
     *(360, 375, 390, 412, 480, 600, 768, 820, 1009, 1024),
@@ -27,6 +28,7 @@ WIDTHS = [
 """Widths of phones, tablets and desktops, and those at which the sidebars of the theme appear."""
 FIRST = [
     "index.html",
+    "at-a-glance.html",
     "tutorial/first-model.html",
     "guides/choosing-a-format.html",
     "guides/collisions.html",
@@ -197,19 +199,70 @@ def test_landing_page_is_short(browser: Any, address: str) -> None:
     assert browser.execute_script("return document.documentElement.scrollHeight") <= 2 * 900
 
 
-@pytest.mark.parametrize("page", ["index", "guides/collisions", "guides/live-tables"])
-def test_drawings(browser: Any, address: str, page: str) -> None:
+@pytest.mark.parametrize(("width", "height", "scheme"), [(1366, 768, "light"), (390, 844, "dark")])
+def test_first_screen(browser: Any, address: str, width: int, height: int, scheme: str) -> None:
+    """The first screen of a laptop and of a phone shows the model and the answer, which is an id."""
+    show(browser, width, scheme)
+    browser.get(address)
+    model, answer = (browser.find_element(By.CSS_SELECTOR, f".first-screen .{name}") for name in ("model", "answer"))
+    assert "class Customer(" in model.text
+    assert "cus_izkpm55j334u" in answer.text
+    assert max(part.rect["y"] + part.rect["height"] for part in (model, answer)) <= height
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_color(browser: Any, address: str, scheme: str) -> None:
+    """The links of the site, its mark and the public ids of its drawings have one color, in each scheme."""
+    show(browser, 1366, scheme)
+    browser.get(address)
+    script = "return getComputedStyle(document.body).getPropertyValue('--color-brand-primary').trim()"
+    color = browser.execute_script(script)
+    drawings = {path.name: path.read_text() for path in DRAWINGS}
+    assert {"mark.svg", "lookup.svg"} <= drawings.keys()
+    parts = {name: text.partition("@media (prefers-color-scheme: dark)") for name, text in drawings.items()}
+    assert [
+        name for name, (light, _, dark) in parts.items() if color not in (light if scheme == "light" else dark)
+    ] == []
+
+
+def test_mark(browser: Any, address: str) -> None:
+    """The tab and the side bar show the mark."""
+    show(browser, 1366, "light")
+    browser.get(address)
+    [icon] = browser.find_elements(By.CSS_SELECTOR, "head > link[rel~=icon]")
+    [logo] = browser.find_elements(By.CSS_SELECTOR, ".sidebar-logo")
+    assert [each.rpartition("/")[2] for each in (icon.get_attribute("href"), logo.get_attribute("src"))] == [
+        "mark.svg"
+    ] * 2
+    assert logo.size["width"] >= 24
+
+
+def test_code_is_copied(browser: Any, address: str) -> None:
+    """Each program of the first page has a visible button, which copies it."""
+    show(browser, *PHONE)
+    browser.get(address)
+    programs = browser.find_elements(By.CSS_SELECTOR, "article .highlight")
+    buttons = [program.find_element(By.CSS_SELECTOR, "button.copybtn") for program in programs]
+    opacities = browser.execute_script("return arguments[0].map(each => +getComputedStyle(each).opacity)", buttons)
+    assert len(buttons) > 2
+    assert min(opacities) >= 0.5
+
+
+@pytest.mark.parametrize(("page", "number"), [("at-a-glance", 10), ("guides/collisions", 1), ("guides/live-tables", 1)])
+def test_drawings(browser: Any, address: str, page: str, number: int) -> None:
     """Drawings have a description, colors for dark mode, and text that is large enough to read on a phone."""
     show(browser, *PHONE)
     browser.get(f"{address}{page}.html")
-    [drawing] = browser.find_elements(By.CSS_SELECTOR, "article img[src$='.svg']")
-    source = text_at(drawing.get_attribute("src"))
-    [width] = re.findall(r'viewBox="0 0 (\d+) ', source)
-    sizes = [int(size) for size in re.findall(r"font: (\d+)px", source)]
-    assert len(drawing.get_attribute("alt").split()) > 4
-    assert "<title" in source
-    assert "prefers-color-scheme: dark" in source
-    assert min(sizes) * drawing.size["width"] / int(width) >= 9.5
+    drawings = browser.find_elements(By.CSS_SELECTOR, "article img[src$='.svg']")
+    assert len(drawings) == number
+    for drawing in drawings:
+        source = text_at(drawing.get_attribute("src"))
+        [width] = re.findall(r'viewBox="0 0 (\d+) ', source)
+        sizes = [int(size) for size in re.findall(r"font: (\d+)px", source)]
+        assert len(drawing.get_attribute("alt").split()) > 4
+        assert "<title" in source
+        assert "prefers-color-scheme: dark" in source
+        assert min(sizes) * drawing.size["width"] / int(width) >= 9.5
 
 
 @pytest.mark.parametrize(("width", "scheme"), [DESKTOP, PHONE])
