@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from sqlalchemy import Engine, create_engine, make_url
@@ -50,9 +52,25 @@ class Refusal(UsageProblem):
 _REFUSALS = (BackfillIncomplete, LockNotAvailable, MigrationRefused, PublicIdCollision)
 
 
+def echo(text: str) -> bool:
+    """Write *text* to stdout. Return False if nobody reads it, as after ``| head -1``; the command goes on."""
+    return _echo(text, sys.stdout)
+
+
 def echo_stderr(text: str) -> None:
     """Write *text* to stderr, which a pipe does not read."""
-    click.echo(text, err=True)
+    _echo(text, sys.stderr)
+
+
+def _echo(text: str, stream: TextIO) -> bool:
+    try:
+        click.echo(text, err=stream is sys.stderr)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # or else the interpreter fails when it flushes the stream at its end
+        os.close(nowhere)
+        return False
+    return True
 
 
 def counted(count: int, noun: str) -> str:

@@ -85,6 +85,8 @@ def given_options(options: Options) -> Options:
     return cast("Options", {name: value for name, value in options.items() if value not in (None, ())})
 
 
+JSON = click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+
 # --- groups
 
 LOCATION: Sequence[Decorator] = (

@@ -16,12 +16,13 @@ from sqlalchemy_public_id.audit import run as run_audit
 from sqlalchemy_public_id.cli._console import (
     connect,
     counted,
+    echo,
     echo_stderr,
     example_lines,
     safe_url,
     table_format_argument,
 )
-from sqlalchemy_public_id.cli._options import require_url
+from sqlalchemy_public_id.cli._options import JSON, require_url
 from sqlalchemy_public_id.cli._tables import base_argument, chosen_schemas
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import Range, range_of
@@ -89,8 +90,16 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format."
 )
+@JSON
 def audit(
-    url: str, schema: str | None, tables: tuple[str, ...], models: Any, remedies: bool, output: str, **options: Any
+    url: str,
+    schema: str | None,
+    tables: tuple[str, ...],
+    models: Any,
+    remedies: bool,
+    output: str,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Check the public ids and keys of the database at URL.
 
@@ -105,8 +114,8 @@ def audit(
             of_schema = run_audit(engine, schema=each, **options)
             report.tables.extend(of_schema.tables)
             report.findings.extend(of_schema.findings)
-    if output == "json":
-        click.echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
+    if as_json or output == "json":
+        echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
     else:
         _show(report, options["column"], options["defaults"], remedies)
     sys.exit(1 if report.at_least("warning") else 0)
@@ -117,16 +126,16 @@ def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
         findings = [finding for finding in report.findings if finding.table == table.name]
         if table.has_column and table.readable:
             ids = f"{counted(table.sampled, 'id')} ({table.format or 'of no format'})" if table.sampled else "no ids"
-            click.echo(f"{table.name}: {ids}{'' if findings else '; nothing is wrong'}")
+            echo(f"{table.name}: {ids}{'' if findings else '; nothing is wrong'}")
         elif findings:
-            click.echo(f"{table.name}: no {column}" if table.readable else table.name)
+            echo(f"{table.name}: no {column}" if table.readable else table.name)
         last = {finding.remedy: finding for finding in findings if finding.severity != "info"}
         for finding in findings:
             _show_problem(finding.severity, finding.problem, finding.message)
             if remedies and finding.remedy is not None and last.get(finding.remedy) is finding:
-                click.echo("\n".join(f"               {line}" for line in finding.remedy.lines))
+                echo("\n".join(f"               {line}" for line in finding.remedy.lines))
     if report.without_column:
-        click.echo(f"{counted(len(report.without_column), 'table')} without {column}")
+        echo(f"{counted(len(report.without_column), 'table')} without {column}")
     if report.without_default and not defaults:
         message = (
             f"the database generates no ids in {counted(len(report.without_default), 'table')}: programs that "
@@ -142,4 +151,4 @@ def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
 
 
 def _show_problem(severity: Severity, problem: str, message: str) -> None:
-    click.echo(f"  {click.style(f'{severity:<7}', fg=_COLOURS[severity])}  {problem:<16}  {message}")
+    echo(f"  {click.style(f'{severity:<7}', fg=_COLOURS[severity])}  {problem:<16}  {message}")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from sqlalchemy_public_id._version import __version__
-from sqlalchemy_public_id.cli._console import UsageProblem, example_lines, format_argument, table_lines
+from sqlalchemy_public_id.cli._console import UsageProblem, echo, example_lines, format_argument, table_lines
 from sqlalchemy_public_id.cli.audit import audit
 from sqlalchemy_public_id.cli.inspect import inspect
 from sqlalchemy_public_id.cli.operations import OPERATIONS
@@ -68,7 +68,8 @@ def new(format: Format, count: int) -> None:
     """Generate ids of FORMAT, one per line."""
     while count > 0:
         ids = format.generate_many(min(count, _BATCH))
-        click.echo("\n".join(ids))
+        if not echo("\n".join(ids)):
+            break
         count -= len(ids)
 
 
@@ -92,8 +93,8 @@ def budget(format: Format, per_hour: float, counts: tuple[int, ...]) -> None:
     rows = [(f"{count:,}", _chance(probability), _years(count / per_hour)) for count, probability in sorted(lines)]
     table = [(*head, f"years at {per_hour:,.6g} an hour"), *rows]
     columns = 2 if format.ordered else 3
-    click.echo(f"{format!r}: {_rounded(space.capacity)} ids, {format.entropy_bits:.1f} random bits")
-    click.echo(table_lines([row[:columns] for row in table], ">" * columns))
+    echo(f"{format!r}: {_rounded(space.capacity)} ids, {format.entropy_bits:.1f} random bits")
+    echo(table_lines([row[:columns] for row in table], ">" * columns))
 
 
 def _rounded(count: int) -> str:
@@ -126,7 +127,7 @@ def template(name: str) -> None:
     existing = next((folder for folder in folders if folder.is_dir()), None)
     if existing is None:
         raise UsageProblem(f"no folder {str(folders[0])!r}: the installation is incomplete; install the package again")
-    click.echo(str(existing))
+    echo(str(existing))
 
 
 for _command in (inspect, spec, audit, plan, *OPERATIONS):

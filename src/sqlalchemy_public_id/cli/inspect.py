@@ -13,6 +13,7 @@ from sqlalchemy import select
 from sqlalchemy_public_id.cli._console import (
     connect,
     counted,
+    echo,
     echo_stderr,
     example_lines,
     format_argument,
@@ -70,7 +71,8 @@ def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
         is_right = _show_malformed(format)
     else:
         for number, text in enumerate(_lines()):
-            click.echo("\n" * (number > 0), nl=False)
+            if number:
+                echo("")
             _show(("id", text), *_facts(text, None))
         is_right = True
     if not is_right:
@@ -79,7 +81,7 @@ def inspect(id: str, format: Format | None, base: Any, url: str | None) -> None:
 
 def _show(*facts: tuple[str, str]) -> None:
     for name, value in facts:
-        click.echo(f"{name:<12} {value}")
+        echo(f"{name:<12} {value}")
 
 
 def _show_models(text: str, base: Any, url: str | None) -> bool:
@@ -114,7 +116,7 @@ def _show_malformed(format: Format) -> bool:
     for ids, text in enumerate(_lines(), 1):  # the number of the last line is the number of ids
         if not format.is_valid(text):
             wrong += 1
-            click.echo(f"{ids}: {safe_repr(text)}: {_reason(text, format)}")
+            echo(f"{ids}: {safe_repr(text)}: {_reason(text, format)}")
     echo_stderr(f"{counted(ids, 'id')}, {wrong:,} malformed")
     return not wrong
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 from sqlalchemy import Connection, Engine, String, inspect
@@ -20,7 +17,9 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id.backfill import MaxLag, MaxLoad, PauseFile, Progress
 from sqlalchemy_public_id.backfill import run as run_backfill
-from sqlalchemy_public_id.cli._console import UsageProblem, connect, counted, echo_stderr, example_lines, problem_of
+from sqlalchemy_public_id.cli._console import UsageProblem, connect, example_lines, problem_of
+from sqlalchemy_public_id.cli._display import Display, OnProgress, name_of
+from sqlalchemy_public_id.cli._interrupts import AGAIN, INTERRUPTED, Interrupts, Stopped
 from sqlalchemy_public_id.cli._options import (
     COLUMN,
     CONSENT,
@@ -40,11 +39,6 @@ from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, incomplete, run_phases
 from sqlalchemy_public_id.migrations.table import columns_of
 
-OnProgress: TypeAlias = Callable[[Progress], None]
-
-_INTERRUPTED = 130
-_SECONDS_BETWEEN_LINES = 5.0
-
 _DONE = {
     "add": "has an id in each row, unique and NOT NULL",
     "expand": "exists, and may be NULL",
@@ -52,10 +46,6 @@ _DONE = {
     "loosen": "may be NULL, and is no longer unique",
     "drop": "is dropped",
 }
-
-
-class _Stopped(Exception):
-    """Ctrl-C was pressed, and the batch has ended."""
 
 
 @dataclass(frozen=True)
@@ -72,65 +62,81 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
     """Run the operation *name* on each table, and exit with the highest exit status."""
     given = selection.options
     dry_run = given.get("dry_run", False)
+    display = Display()
+    interrupts = Interrupts(display, in_threads=jobs > 1)
+    is_handled = jobs > 1 or "backfill" in PHASES[name]  # otherwise, Ctrl-C raises KeyboardInterrupt
     with (
         connect(selection.location.url) as engine,
         connect(waits.replica) if waits.replica else nullcontext() as replica,
-        _logged(),
-        _interruptible() if "backfill" in PHASES[name] else nullcontext(lambda: False) as is_stopped,
     ):
         targets = chosen_targets(engine, selection, needs_models=True)
         if name == "drop" and not yes and not dry_run:
             names = ", ".join(map(str, targets))
             click.confirm(f"Drop {names}? Links that contain these ids will stop working.", abort=True, err=True)
         consent, timeouts = Consent(**take_fields(Consent, given)), Timeouts(**take_fields(Timeouts, given))
-        pace = Pace(**take_fields(Pace, given), wait_while=_wait_while(waits, replica, is_stopped))
+        speed, reasons = take_fields(Pace, given), _reasons_to_wait(waits, replica)
+
+        def work(target: PublicIdColumn, connection: Connection) -> None:
+            def wait_while(connection: Connection) -> bool:
+                interrupts.check()
+                answers = [wait(connection) for wait in reasons]  # call each one, because it logs
+                interrupts.fills(target, waits=any(answers))
+                return any(answers)
+
+            def on_progress(progress: Progress) -> None:
+                show(progress)
+                if progress.finished:
+                    interrupts.has_filled(target)
+
+            show, pace = display.on_progress(target), Pace(**speed, wait_while=wait_while)
+            if name == "backfill" and not dry_run:
+                if given.get("format") is None and selection.models is None:
+                    _require_usual_length(connection, target)
+                _backfill(connection, target, consent, pace, display, on_progress)
+                return
+            began, plan = time.monotonic(), plan_for(target, connection.dialect, consent)
+            options: dict[str, Any] = {"timeouts": timeouts, "pace": pace, "dry_run": dry_run}
+            run_phases(connection, plan, PHASES[name], **options, on_progress=on_progress)
+            display.result(f"{target} {_DONE[name]}, after {time.monotonic() - began:.1f} s")
 
         def run(target: PublicIdColumn) -> int:
             """Return the exit status of one table. An error does not stop the work on the other tables."""
-            began, on_progress = time.monotonic(), _lines_of_progress(target)
             try:
                 with engine.connect() as connection:
                     connection.execution_options(isolation_level="AUTOCOMMIT")
-                    if name == "backfill" and not dry_run:
-                        if given.get("format") is None and selection.models is None:
-                            _require_usual_length(connection, target)
-                        _backfill(connection, target, consent, pace, on_progress)
-                        return 0
-                    run_phases(
-                        connection,
-                        plan_for(target, connection.dialect, consent),
-                        PHASES[name],
-                        timeouts=timeouts,
-                        pace=pace,
-                        dry_run=dry_run,
-                        on_progress=on_progress,
-                    )
+                    with display.working_on(target), interrupts.working_on(target, connection):
+                        work(target, connection)
             except DryRun as end:
-                click.echo(str(end.report))
+                display.result(str(end.report))
                 return 1 if end.report.obstacles else 0
             except (PublicIdError, SQLAlchemyError) as error:
                 problem = problem_of(error, engine.url)
                 prefix = f"{target}: " if len(targets) > 1 else ""
-                echo_stderr(f"public-id: {prefix}{problem.message}")
+                display.note(f"public-id: {prefix}{problem.message}")
                 return problem.exit_code
-            click.echo(f"{target} {_DONE[name]}, after {time.monotonic() - began:.1f} s")
             return 0
 
         try:
-            if jobs == 1:
-                status = max(map(run, targets), default=0)
-            else:
-                with ThreadPoolExecutor(jobs) as pool:
-                    status = max(pool.map(run, targets), default=0)
-        except (_Stopped, KeyboardInterrupt) as end:
-            how = "stopped" if isinstance(end, _Stopped) else "interrupted"
-            echo_stderr(f"{how}; run the same command again to continue")
-            status = _INTERRUPTED
+            with display.running(), interrupts.handled() if is_handled else nullcontext():
+                if jobs == 1:
+                    status = max(map(run, targets), default=0)
+                else:
+                    with ThreadPoolExecutor(jobs) as pool:
+                        status = max(pool.map(run, targets), default=0)
+        except (Stopped, KeyboardInterrupt) as end:
+            how = "stopped" if isinstance(end, Stopped) else "interrupted"
+            display.end(f"{how}; {AGAIN}")
+            status = INTERRUPTED
     sys.exit(status)
 
 
 def _backfill(
-    connection: Connection, target: PublicIdColumn, consent: Consent, pace: Pace, on_progress: OnProgress
+    connection: Connection,
+    target: PublicIdColumn,
+    consent: Consent,
+    pace: Pace,
+    display: Display,
+    on_progress: OnProgress,
 ) -> None:
     """Fill the rows without waiting for a turn, so that several processes can fill one table."""
     progress = run_backfill(
@@ -144,7 +150,7 @@ def _backfill(
         on_progress=on_progress,
     )
     rows = "row" if progress.filled == 1 else "rows"
-    click.echo(f"{progress.filled} {rows} of {_table(target)} got an id in {progress.seconds:.1f} s")
+    display.result(f"{progress.filled} {rows} of {name_of(target)} got an id in {progress.seconds:.1f} s")
     if not progress.finished:
         raise incomplete(live_table(connection, target))
 
@@ -163,10 +169,7 @@ def _require_usual_length(connection: Connection, target: PublicIdColumn) -> Non
         )
 
 
-# --- while it runs
-
-
-def _wait_while(given: _Waits, replica: Engine | None, is_stopped: Callable[[], bool]) -> Callable[[Connection], bool]:
+def _reasons_to_wait(given: _Waits, replica: Engine | None) -> list[Callable[[Connection], bool]]:
     waits: list[Callable[[Connection], bool]] = []
     if replica is not None:
         waits.append(MaxLag(replica, given.max_lag))
@@ -174,73 +177,7 @@ def _wait_while(given: _Waits, replica: Engine | None, is_stopped: Callable[[], 
         waits.append(MaxLoad(given.max_load))
     if given.pause_file:
         waits.append(PauseFile(given.pause_file))
-
-    def wait_while(connection: Connection) -> bool:
-        if is_stopped():
-            raise _Stopped
-        answers = [wait(connection) for wait in waits]  # call each one, because it logs
-        return any(answers)
-
-    return wait_while
-
-
-@contextmanager
-def _logged() -> Generator[None]:
-    """Print what the library logs: steps, waits and warnings."""
-    log, handler = logging.getLogger("sqlalchemy_public_id"), logging.StreamHandler()  # only the message, to stderr
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-
-
-@contextmanager
-def _interruptible() -> Generator[Callable[[], bool]]:
-    """Provide a function that returns True after Ctrl-C; the second Ctrl-C interrupts at once."""
-    pressed = False
-
-    def press(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        # not the previous handler: a shell that starts a background job has set it to ignore the signal
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        echo_stderr("finishing the batch; Ctrl-C again stops at once")
-
-    previous = signal.signal(signal.SIGINT, press)
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def _lines_of_progress(target: PublicIdColumn) -> OnProgress:
-    """Return a function that prints the progress of a table, one line every few seconds."""
-    next_line = 0.0
-
-    def print_line(progress: Progress) -> None:
-        nonlocal next_line
-        if progress.finished or time.monotonic() >= next_line:
-            next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
-            line = f"{_table(target)}: {counted(progress.filled, 'row')}, {progress.rate:,.0f} rows/s"
-            if progress.left and progress.rate:
-                line += f", about {_duration(progress.left / progress.rate)} left"
-            echo_stderr(line)
-
-    return print_line
-
-
-def _table(target: PublicIdColumn) -> str:
-    return f"{target.schema}.{target.table}" if target.schema else target.table
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return waits
 
 
 # --- the commands

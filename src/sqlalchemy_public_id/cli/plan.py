@@ -11,8 +11,16 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 from typing_extensions import Unpack
 
-from sqlalchemy_public_id.cli._console import connect, counted, echo_stderr, example_lines, problem_of, table_lines
-from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, LOCATION, given_options, options
+from sqlalchemy_public_id.cli._console import (
+    connect,
+    counted,
+    echo,
+    echo_stderr,
+    example_lines,
+    problem_of,
+    table_lines,
+)
+from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, JSON, LOCATION, given_options, options
 from sqlalchemy_public_id.cli._tables import Location, Selection, chosen_targets
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
 from sqlalchemy_public_id.migrations import Consent, Options, PublicIdColumn
@@ -37,12 +45,14 @@ from sqlalchemy_public_id.migrations.report import LOCKS, MigrationReport, in_ti
     help="text: steps and statements. table: one line per table. json: everything, for programs.  "
     "[default: text; table with --all]",
 )
+@JSON
 def plan(
     location: Location,
     all_tables: bool,
     models: Any,
     column: str | None,
     output: str | None,
+    as_json: bool,
     **options: Unpack[Options],
 ) -> None:
     """Preview the migration of each TABLE: steps, locks, obstacles.
@@ -57,14 +67,14 @@ def plan(
         targets = chosen_targets(engine, selection, needs_models=False)
         is_alone = not all_tables and len(targets) == 1
         reports = [_examined(connection, target, consent, raises=is_alone) for target in targets]
-    output = output or ("table" if all_tables else "text")
+    output = "json" if as_json else output or ("table" if all_tables else "text")
     if output == "json":
         facts = [report.as_dict() for report in reports]
-        click.echo(json.dumps(facts[0] if is_alone else facts, indent=2))
+        echo(json.dumps(facts[0] if is_alone else facts, indent=2))
     elif output == "table":
         _print_table(reports)
     else:
-        click.echo("\n\n".join(map(str, reports)))
+        echo("\n\n".join(map(str, reports)))
     if any(report.obstacles for report in reports):
         sys.exit(1)
 
@@ -106,10 +116,10 @@ def _print_table(reports: list[MigrationReport]) -> None:
                 ", ".join(each.code for each in report.obstacles) or ("nothing" if report.steps else "it is done"),
             )
         )
-    click.echo(table_lines(rows, "<>>>><"))
+    echo(table_lines(rows, "<>>>><"))
     for report in reports:
         for obstacle in report.obstacles:
-            click.echo(f"{report.target}: {obstacle}")
+            echo(f"{report.target}: {obstacle}")
     seconds = sum(report.seconds or 0 for report in reports)
     clear = sum(not report.obstacles for report in reports)
     echo_stderr(f"{counted(len(reports), 'table')}, {clear} without obstacles, about {in_time(seconds)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sqlalchemy_public_id.cli._console import UsageProblem, example_lines
+from sqlalchemy_public_id.cli._console import UsageProblem, echo, example_lines
 from sqlalchemy_public_id.cli._tables import base_argument, declared_ids
 from sqlalchemy_public_id.columns import public_id_type
 
@@ -29,4 +29,4 @@ def spec(models: Any) -> None:
     if not described:
         raise UsageProblem(f"no model of {models.__name__} has a public id")
     described.sort(key=lambda each: (str(each["model"]), str(each["attribute"])))
-    click.echo(json.dumps({"spec": 1, "public_ids": described}, indent=2, ensure_ascii=False))
+    echo(json.dumps({"spec": 1, "public_ids": described}, indent=2, ensure_ascii=False))

@@ -55,6 +55,16 @@ class MigrationSession(ABC):
         """Why nothing can be changed through this connection; ``None`` if something can, or if it is not known."""
         return None
 
+    # --- from another connection
+
+    def read_number(self) -> int | None:
+        """Return the number of this connection; ``None`` if no other connection can cancel its statements."""
+        return None
+
+    def cancel(self, number: int | None) -> None:
+        """Cancel the statement that the connection with this *number* executes."""
+        return  # on SQLite, it ends with its process
+
     # --- settings
 
     @property

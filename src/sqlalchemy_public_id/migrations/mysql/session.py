@@ -56,6 +56,12 @@ class MySQLSession(MigrationSession):
             return True
         return any(_OF_ADMINISTRATORS.search(row[0]) for row in send(self.connection, "SHOW GRANTS"))
 
+    def read_number(self) -> int | None:
+        return int(send(self.connection, "SELECT CONNECTION_ID()").scalar())
+
+    def cancel(self, number: int | None) -> None:
+        send(self.connection, f"KILL QUERY {number}")
+
     @property
     def lock_setting(self) -> str:
         return "lock_wait_timeout"

@@ -66,6 +66,12 @@ class PostgreSQLSession(MigrationSession):
             return "the server is a replica, on which nothing can be changed"
         return "the session is read-only (default_transaction_read_only)" if is_read_only else None
 
+    def read_number(self) -> int | None:
+        return int(_read_pid(self.connection)) if self.is_stable else None
+
+    def cancel(self, number: int | None) -> None:
+        send(self.connection, f"SELECT pg_catalog.pg_cancel_backend({number})")
+
     @property
     def lock_setting(self) -> str:
         return "lock_timeout"
