@@ -206,6 +206,29 @@ def test_keys_of_a_cluster(engine: Engine, create: Callable[[MetaData], None], o
         assert depot.id == ClusterKey.of(10, 8)
 
 
+@on("postgresql", "mysql", "mariadb")
+def test_a_function_that_has_counted_nothing(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A counter that was never used is compared with the rows that were loaded, also where no catalog shows it."""
+    metadata, Depot, _ = models(cluster=10, strategy="function")
+    create(metadata)
+    assert audit.run(engine, tables=["depot"]).findings == []
+    with engine.begin() as connection:
+        for key in (ClusterKey.of(9, 3), ClusterKey.of(10, 1), ClusterKey.of(10, 5)):
+            connection.execute(insert(Depot.__table__), {"id": key})
+
+    [finding] = audit.run(engine, tables=["depot"]).findings
+
+    assert (finding.problem, finding.severity) == ("key-counter-behind", "error")
+    first, last = ClusterKey.of(10, 1), ClusterKey.of(10, 5)
+    assert finding.facts == {"upcoming": first, "first": first, "value": last}
+    paste(engine, finding.remedy)
+    assert audit.run(engine, tables=["depot"]).findings == []
+    with Session(engine) as session:
+        session.add(depot := Depot())
+        session.flush()
+        assert depot.id == ClusterKey.of(10, 6)
+
+
 # --- ids that are counted
 
 

@@ -127,7 +127,7 @@ def read_next(connection: Connection, name: str, schema: str | None, key: str) -
 def _auto_increment(connection: Connection, source: str, key: str) -> int | None:
     """Return where the AUTO_INCREMENT of a column continues; ``None`` if it has none.
 
-    0 if it is not shown: MySQL and MariaDB show none that was never used, and OceanBase shows none.
+    0 if it is unknown: OceanBase shows none. MySQL and MariaDB leave out a 1, of a counter that was never used.
     """
     # information_schema of MySQL caches an old number
     shown = connection.exec_driver_sql(f"SHOW CREATE TABLE {source}", execution_options={"no_parameters": True}).one()
@@ -137,7 +137,9 @@ def _auto_increment(connection: Connection, source: str, key: str) -> int | None
     if not re.search(rf"^ *{quoted_key} .*\bAUTO_INCREMENT\b", columns, re.MULTILINE):
         return None
     number = _COUNTER.search(of_table)
-    return int(number[1]) if number else 0
+    if number is None:
+        return 1 if " ENGINE=" in of_table else 0  # OceanBase has no engines
+    return int(number[1])
 
 
 def has_own_function(connection: Connection, schema: str | None) -> bool:
