@@ -12,10 +12,8 @@ from sqlalchemy import Engine, create_engine, func, select, text, update
 from sqlalchemy.engine import URL
 from sqlalchemy.orm import Session
 from support.cluster_models import models
-from support.people import People
 
 from sqlalchemy_public_id import audit
-from sqlalchemy_public_id.errors import DryRun
 from sqlalchemy_public_id.keys import ClusterKey, cluster_of, hex_of, in_cluster
 
 ROWS = 200
@@ -254,45 +252,3 @@ def test_without_clusters(engines: list[Engine], merged: Callable[..., Any]) -> 
             assert time.monotonic() < until, "no clash was seen"
             time.sleep(0.05)  # between two checks
         assert connection.scalar(select(func.count()).select_from(Depot)) == 1
-
-
-def test_migration_of_a_published_table(engines: list[Engine], caplog: pytest.LogCaptureFixture) -> None:
-    """The operation warns of subscribers; once they have the column that it names, they get every id, and no error."""
-    publisher, subscriber, _ = engines
-    people, copy = People(publisher), People(subscriber, server_default="none")
-    people.create(100)
-    copy.create(0)
-    try:
-        alone(publisher, "CREATE PUBLICATION people FOR TABLE person")
-        source = f"host={publisher.url.host} port={publisher.url.port} user=postgres dbname=test"
-        alone(subscriber, f"CREATE SUBSCRIPTION people CONNECTION '{source}' PUBLICATION people")
-        with pytest.raises(DryRun) as caught:
-            people.add(dry_run=True)
-        [warning] = caught.value.report.warnings
-        assert "published in people: subscribers stop" in warning
-        copy.execute(warning.rpartition("first: ")[2])
-
-        people.add()
-        people.write(50)
-
-        assert warning in caplog.text
-        until = time.monotonic() + PATIENCE
-        while copy.ids() != people.ids():
-            assert time.monotonic() < until, "the ids have not arrived"
-            time.sleep(0.05)  # between two checks
-        copy.add()
-        copy.check_complete(150)
-        with pytest.raises(DryRun) as caught:
-            people.run("drop_public_id", dry_run=True)
-        [warning] = caught.value.report.warnings
-        copy.execute(warning.rpartition("first: ")[2])
-        people.run("drop_public_id")
-        people.write(1)
-        while len(copy.ids()) < 151:
-            assert time.monotonic() < until, "the new row has not arrived"
-            time.sleep(0.05)  # between two checks
-    finally:
-        alone(subscriber, "DROP SUBSCRIPTION IF EXISTS people")
-        alone(publisher, "DROP PUBLICATION IF EXISTS people")
-        people.drop()
-        copy.drop()
