@@ -34,7 +34,7 @@ BUDGETS = {
     "guides/cookbook": 950,
     "guides/choosing-a-format": 1500,
     "guides/declaring-ids": 1100,
-    "guides/foreign-keys": 1350,
+    "guides/foreign-keys": 1400,
     "guides/looking-up": 1050,
     "guides/pages": 1700,
     "guides/feeds": 700,
