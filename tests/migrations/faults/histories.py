@@ -12,6 +12,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from migrations.faults.faults import Fault, Sent, failing
 from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy.engine import URL
 from support.people import People, migrating, send
 
 Meeting: TypeAlias = AbstractContextManager[Sent]
@@ -64,7 +65,7 @@ def operations(connection: Connection) -> Iterator[Operations]:
         yield op
 
 
-_known: dict[tuple[str, str], tuple[str, list[str], str, list[str]]] = {}
+_known: dict[tuple[URL, str], tuple[str, list[str], str, list[str]]] = {}
 """Database and variant → catalogs and statements of an undisturbed migration, there and back."""
 
 
@@ -75,14 +76,14 @@ class Table:
         options = VARIANTS[variant]
         self.people, self.engine = People(engine, **options), engine
         self.create()
-        if (engine.name, variant) not in _known:
+        if (engine.url, variant) not in _known:
             beginning = catalog(engine)
             # with one attempt, as in the histories: with more, the last step sets a longer lock timeout
             up, goal = self.run("add_public_id", attempts=1).statements, catalog(engine)
             down = self.run("drop_public_id", attempts=1).statements
             assert beginning == catalog(engine)
-            _known[engine.name, variant] = beginning, up, goal, down
-        self.beginning, self.up, self.goal, self.down = _known[engine.name, variant]
+            _known[engine.url, variant] = beginning, up, goal, down
+        self.beginning, self.up, self.goal, self.down = _known[engine.url, variant]
 
     def create(self) -> None:
         """Create the table, with rows, and with objects that a migration has to leave in place."""
