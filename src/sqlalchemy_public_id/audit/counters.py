@@ -181,7 +181,8 @@ def _list_others(table: AuditedTable) -> Iterator[Finding]:
     if table.name not in {COUNTERS, *(each.table for each in named)} or not {"name", "next"} <= {*table.columns}:
         return
     known, names = {each.name for each in named if each.table == table.name}, table.source.c.name
-    others = [each for each in table.connection.scalars(select(names).order_by(names)) if each not in known]
+    counters = [each for each in table.connection.scalars(select(names).order_by(names)) if each == each.strip()]
+    others = [each for each in counters if each not in known]  # the other rows are orders of counted ids
     if others:
         why = "no model names them" if table.models else "no models were passed: models=, or --models"
         message = f"counters were not compared with keys or ids, because {why}: {', '.join(map(repr, others))}"

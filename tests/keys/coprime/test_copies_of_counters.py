@@ -6,12 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from sqlalchemy.pool import NullPool
 
-from sqlalchemy_public_id import PublicIdMixin, Snowflake, audit
+from sqlalchemy_public_id import PublicIdMixin, Snowflake
 from sqlalchemy_public_id.formats import BASE36
 from sqlalchemy_public_id.keys import BlockAllocator, CoprimeKey, CoprimeStep, block_key
 from sqlalchemy_public_id.keys.blocks.key import allocator_of
@@ -89,41 +88,3 @@ def test_a_backup(tmp_path: Path) -> None:
     with Session(engine) as session:
         assert len(session.scalars(select(Order.public_id)).all()) == 11
     assert not later[0] & again[0]
-
-
-def test_another_step(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Two programs with different steps share a counter without an error: the index, a warning and the audit notice."""
-    engine = create_engine(f"sqlite:///{tmp_path}/shop.db", poolclass=NullPool)
-
-    def order_of(step: CoprimeStep) -> Any:
-        class Base(DeclarativeBase): ...
-
-        class Order(PublicIdMixin, Base):
-            __tablename__ = "order"
-            __public_id__ = CoprimeKey(BlockAllocator(engine, "order", block=1, create=True), step=step)
-
-        Base.metadata.create_all(engine)
-        return Order
-
-    def write(model: Any) -> list[str]:
-        model.__public_id__.allocator.reserve(300)  # on SQLite, before the first write
-        with Session(engine, expire_on_commit=False) as session:
-            rows = [model() for _ in range(200)]
-            session.add_all(rows)
-            session.commit()
-        return [row.public_id for row in rows]
-
-    first, second = order_of(CoprimeStep(BASE36, 3, step=5)), order_of(CoprimeStep(BASE36, 3, step=1))
-    ids = write(first)
-    caplog.clear()
-    others = write(second)
-
-    assert not {*ids} & {*others}  # the index has refused those of rows
-    assert any(
-        "counter of the ids is behind the rows, or ids come from another counter" in each for each in caplog.messages
-    )
-    findings = audit.run(engine, tables=["order"], models=second.metadata).findings
-    assert [each.problem for each in findings if each.severity == "error"] == ["id-counter-behind"]
-    with engine.begin() as connection:
-        connection.exec_driver_sql('DELETE FROM "order"')
-    assert {*ids} & {*write(second)}  # the ids of rows that are gone are issued again

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, Table
 from sqlalchemy.exc import DBAPIError
@@ -18,6 +17,7 @@ from typing_extensions import Self
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats.pool import reset_in_child
+from sqlalchemy_public_id.keys.blocks.forks import TURNS
 from sqlalchemy_public_id.keys.blocks.lease import (
     COUNTERS,
     END,
@@ -118,7 +118,7 @@ class BlockAllocator:
         self._memory = threading.RLock()
         self._turn = threading.Lock()
         self._leasing: set[object] = set()  # the threads and tasks that have a turn
-        _turns.add(self._turn)
+        TURNS.add(self._turn)
         self._turns_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._size = self.block or _FIRST_BLOCK
         self._leased_at: float | None = None
@@ -191,6 +191,15 @@ class BlockAllocator:
         await self._awaited(self.reserve, count)
 
     # --- the table, and the end
+
+    def claim(self, ids: str, order: str) -> None:
+        """Say that the numbers become *ids* in this *order*: a lease is refused if they did so in another one before.
+
+        A format calls it when it is created. Both are short texts, without control characters.
+
+        :raises ConfigurationError: if a format of this program has another order for these ids.
+        """
+        self._lessor.orders.claim(ids, order)
 
     def create_table(self) -> None:
         """Create the table of counters, unless it exists, in a separate transaction.
@@ -361,30 +370,6 @@ class BlockAllocator:
             )
         result: T = await greenlet_spawn(function, *args)
         return result
-
-
-# --- a fork waits for a lease under way, because the child would inherit its transaction
-
-_turns: WeakSet[threading.Lock] = WeakSet()
-_LONGEST_FORK = 1.0
-"""How many seconds a fork waits at most."""
-_held = threading.local()
-"""The turns that a thread has taken for its fork."""
-
-
-def _before_fork() -> None:
-    end = time.monotonic() + _LONGEST_FORK
-    _held.turns = [turn for turn in list(_turns) if turn.acquire(timeout=max(end - time.monotonic(), 0))]
-
-
-def _after_fork() -> None:
-    for turn in _held.turns:
-        turn.release()
-    _held.turns = []
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
 
 
 def _divided(blocks: list[range], count: int) -> tuple[list[range], list[range]] | None:

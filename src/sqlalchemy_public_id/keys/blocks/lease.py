@@ -25,6 +25,7 @@ from sqlalchemy.util import await_only
 
 from sqlalchemy_public_id.dialects import Outcome, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, KeySpaceExhausted, LeaseNotAvailable
+from sqlalchemy_public_id.keys.blocks.orders import Orders
 from sqlalchemy_public_id.messages import safe_repr
 
 END = 2**63 - 1
@@ -133,6 +134,7 @@ class Lessor:
         self.table: Table = table
         self.name: str = name
         self.start: int = start
+        self.orders: Orders = Orders(table, name)
         if not callable(engine):
             self._resolve()
 
@@ -182,7 +184,9 @@ class Lessor:
                 return self._lease(count, floor)
             except Exception as error:
                 left = deadline - time.monotonic()
-                if not self._is_transient(error):
+                if self._may_not_claim(error):
+                    self.orders.skip()
+                elif not self._is_transient(error):
                     if type(error) in met or not isinstance(error, DBAPIError):
                         raise
                     met.add(type(error))  # once more: another process may have created the table or the row meanwhile
@@ -207,6 +211,7 @@ class Lessor:
                 raise _no_own_connection("with SQLite in memory")
             with traits.failing_at_locks(connection):
                 counter = connection.scalar(select(table.c.next).where(is_mine).with_for_update(nowait=True))
+                compared = self.orders.compare(connection)
                 first = max(self.start, floor, counter or 0)
                 if first >= END:
                     raise KeySpaceExhausted(
@@ -221,6 +226,7 @@ class Lessor:
                     if connection.execute(moved).rowcount != 1:
                         raise _Moved
             connection.commit()
+        self.orders.keep(compared)
         return numbers
 
     def _is_mine(self) -> ColumnElement[bool]:
@@ -259,6 +265,12 @@ class Lessor:
         traits = traits_for(self.engine.dialect)
         is_locked = traits.error_code(error.orig) in traits.overload_errors | traits.lock_errors
         return is_locked or self._outcome(error) is not Outcome.FAILED
+
+    def _may_not_claim(self, error: Exception) -> bool:
+        """Return True if the role of the program may move the counter, but perhaps not add a row for an order."""
+        if self.orders.are_compared or not isinstance(error, DBAPIError):
+            return False
+        return traits_for(self.engine.dialect).is_permission_error(error.orig)
 
     def not_available(self, timeout: float, error: Exception | None = None) -> LeaseNotAvailable:
         """Return the error for a lease that *error* has prevented for *timeout* seconds."""

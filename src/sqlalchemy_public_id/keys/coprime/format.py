@@ -28,7 +28,10 @@ _SHORT = CoprimeStep(BASE36, 6)
 
 
 class Allocator(Protocol):
-    """Issues each number once: :class:`~sqlalchemy_public_id.keys.blocks.BlockAllocator`, or your own."""
+    """Issues each number once: :class:`~sqlalchemy_public_id.keys.blocks.BlockAllocator`, or your own.
+
+    If it has a method ``claim(ids, order)``, each format calls it, so that it can refuse to count equal ids twice.
+    """
 
     @property
     def name(self) -> str:
@@ -91,6 +94,9 @@ class CoprimeKey(Format):
         check_separator(self.prefix, self.separator, accepted, "alphabet", "'.' or '~', or another alphabet")
         pattern = f"{character_class(accepted)}{{{step.length}}}"
         self._describe(pattern, step.length, step.expected, case, ignore_case=self.ignore_case)
+        claim = getattr(self.allocator, "claim", None)
+        if callable(claim):  # an allocator of your own need not have it
+            claim(f"ids {self._lead}{'*' * step.length}", step.fingerprint)
 
     @property
     def capacity(self) -> int:

@@ -15,6 +15,7 @@ Programming, volume 2, 3.2.1.2, theorem A, with the multiplier 1.)
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from abc import ABC, abstractmethod
@@ -67,6 +68,12 @@ class KeySpace(Value, ABC):
         """Return the index of a well-formed key."""
 
     # --- keys
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that differs from those of other orders: a digest of the alphabet and of the first keys."""
+        first = self.keys(0, min(self.size, 16))
+        return hashlib.sha256(" ".join([self.alphabet, *first]).encode()).hexdigest()[:16]
 
     def key(self, index: int) -> str:
         """Return the key with the *index*, counted from 0.
