@@ -16,11 +16,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi_users import FastAPIUsers, schemas
 from fastapi_users.authentication import AuthenticationBackend, BearerTransport, JWTStrategy
+from fastapi_users.authentication.strategy.db import DatabaseStrategy
 from fastapi_users_db_sqlalchemy import SQLAlchemyBaseUserTable, SQLAlchemyUserDatabase
+from fastapi_users_db_sqlalchemy.access_token import SQLAlchemyAccessTokenDatabase, SQLAlchemyBaseAccessTokenTable
 from neighbours.guide import examples
-from sqlalchemy import update
+from sqlalchemy import ForeignKey, update
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.pool import StaticPool
 
 import sqlalchemy_public_id
@@ -79,6 +81,11 @@ def test_example_of_the_guide(monkeypatch: pytest.MonkeyPatch) -> None:
     vars(module).update({name: getattr(sqlalchemy_public_id, name) for name in sqlalchemy_public_id.__all__})
     [example] = examples("fastapi-users")
     exec(example, vars(module))
+
+    class AccessToken(SQLAlchemyBaseAccessTokenTable[Any], Base):
+        user_id: Mapped[str] = mapped_column(ForeignKey(module.User.id))  # type: ignore[attr-defined]
+
+    vars(module)["AccessToken"] = AccessToken
     asyncio.run(use(vars(module), create_async_engine("sqlite+aiosqlite://", poolclass=StaticPool)))
 
 
@@ -103,4 +110,9 @@ async def use(names: dict[str, Any], engine: AsyncEngine) -> None:
         assert (await client.get("/users/me", headers=headers)).json()["id"] == ada["id"]
         answers = [await client.get(f"/users/{id}", headers=headers) for id in (ada["id"], 1)]
         assert [answer.status_code for answer in answers] == [200, 404]
+    async with AsyncSession(engine) as session:
+        strategy = DatabaseStrategy(SQLAlchemyAccessTokenDatabase(session, names["AccessToken"]))
+        manager = names["UserManager"](SQLAlchemyUserDatabase(session, names["User"]))
+        user = await manager.get(ada["id"])
+        assert await strategy.read_token(await strategy.write_token(user), manager) is user
     await engine.dispose()
