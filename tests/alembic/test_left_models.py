@@ -8,8 +8,8 @@ from support.marks import on, since_mariadb
 from support.projects import Project, downgrade_of, upgrade_of
 from support.shops import old_shop, shop
 
-from sqlalchemy_public_id import NanoId, Uuid7
-from sqlalchemy_public_id.formats import BASE58
+from sqlalchemy_public_id import NanoId, ObjectId, Uuid7
+from sqlalchemy_public_id.formats import BASE58, Format
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
 
@@ -20,9 +20,24 @@ def ids(project: Project) -> list[str]:
         return list(connection.execute(text("SELECT public_id FROM customer")).scalars())
 
 
-@pytest.mark.parametrize(
-    "format", [NanoId(prefix="cus"), NanoId(20, alphabet=BASE58), NanoId(prefix="c", separator="-")]
-)
+FORMATS = [NanoId(prefix="cus"), NanoId(20, alphabet=BASE58), NanoId(prefix="c", separator="-")]
+NUMBERS = [Uuid7(), ObjectId()]
+"""Formats whose ids SQLite does not generate as numbers."""
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("format", NUMBERS, ids=repr)
+def test_numbers(project: Project, format: Format) -> None:
+    """The default tells the format of numbers, which say nothing themselves."""
+    project.migrate(shop(format))
+
+    assert upgrade_of(project.migrate(old_shop(), "no ids")) == ["op.drop_public_id('customer')"]
+    project.downgrade()
+    assert project.differences(shop(format)) == []
+    assert len({*ids(project)}) == 3
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=repr)
 def test_there_and_back(project: Project, format: NanoId) -> None:
     """The revision drops the column with its index; the downgrade gives each row an id of the former format."""
     project.migrate(shop(format))
@@ -66,7 +81,7 @@ def test_other_changes(project: Project) -> None:
         return metadata
 
     project.migrate(before())
-    project.migrate(after(), "no ids")
+    assert "unique_name='one_id'" in project.migrate(after(), "no ids").rpartition("def downgrade()")[2]
     assert project.history()[-2:] == ["no ids", "no ids: public ids"]
     assert project.check(after()) is None
     project.downgrade("-2")

@@ -10,7 +10,9 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import pytest
@@ -22,7 +24,7 @@ from support.people import people
 from support.private_servers import wait_until
 
 from sqlalchemy_public_id import NanoId
-from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.databases import database_of, plan_for
 from sqlalchemy_public_id.migrations.operation import examine
 
 pytestmark = pytest.mark.backend
@@ -124,6 +126,24 @@ def test_tables_that_have_not_begun(engine: Engine) -> None:
         assert not b.state().exists
         assert run("add", url(engine), "a", "b", "--jobs", 1).exit_code == 0
         a.check_complete(9000)
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_cancelled_statement(engine: Engine) -> None:
+    """Another connection cancels the statement of a session, by the number of its connection."""
+    with (
+        engine.connect() as connection,
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        number = database_of(connection.dialect).session(connection).read_number()
+        sleep = "pg_sleep" if engine.name == "postgresql" else "sleep"
+        began, statement = time.monotonic(), threads.submit(connection.execute, text(f"SELECT {sleep}(50)"))
+        while not statement.done():
+            database_of(other.dialect).session(other).cancel(number)
+            wait([statement], 0.1)
+
+        assert time.monotonic() - began < 40
 
 
 # --- a terminal, and a pipe

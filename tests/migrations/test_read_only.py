@@ -57,6 +57,9 @@ def test_backfill(people: People, connection: Connection) -> None:
     with pytest.raises(MigrationRefused, match="read-only"):
         backfill.run(connection, "person")
     assert people.ids() == [None] * 3
+    people.run("backfill_public_id")
+    with pytest.raises(MigrationRefused, match="read-only"):
+        backfill.run(connection, "person")  # PostgreSQL would refuse to lock the rows that it looks at
 
 
 def test_nothing_to_do(people: People, connection: Connection) -> None:

@@ -22,7 +22,6 @@ from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, DropPublicIdOp, Expa
 from sqlalchemy_public_id.columns import is_public_id, public_id_type
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import is_supported, live_table, plan_for
 from sqlalchemy_public_id.migrations.from_models import read_declared
@@ -149,9 +148,12 @@ def drop_instead(context: AutogenContext, dropped: DropColumnOp) -> tuple[DropPu
         return None, set()
     live = live_table(context.connection, PublicIdColumn.of(**place))
     state, defaults = live.read_state(), plan_for(live.target, context.dialect).defaults
-    found = state.default and defaults.former_format(state.default, live.target.format, live.read_some_ids())
-    if not found or (isinstance(found, BitsFormat) and found.is_native and defaults.function_of(found)):
-        return None, set()  # such as gen_random_uuid(), which a column of the project may have
+    if state.default is None:
+        return None, set()
+    found = defaults.former_format(state.default, live.target.format, live.read_some_ids())
+    found = found or defaults.format_of_numbers(state.default)
+    if found is None:
+        return None, set()
     options: Any = {**place, "format": found, "comment": state.comment}
     if state.unique is not None:
         options["unique_name"] = state.unique.name

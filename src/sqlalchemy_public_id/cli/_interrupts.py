@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from sqlalchemy_public_id.cli._display import Display, name_of
 from sqlalchemy_public_id.migrations import PublicIdColumn
@@ -57,10 +58,11 @@ class Interrupts:
         """
         self.check()
         session = database_of(connection.dialect).session(connection)
-        number, engine = session.read_number() if self.in_threads else None, connection.engine
+        number, url = session.read_number() if self.in_threads else None, connection.engine.url
 
         def cancel() -> None:
-            with suppress(SQLAlchemyError), engine.connect() as other:
+            # the threads may have all connections of the pool
+            with suppress(SQLAlchemyError), create_engine(url, poolclass=NullPool).connect() as other:
                 database_of(other.dialect).session(other).cancel(number)
 
         if number is not None:

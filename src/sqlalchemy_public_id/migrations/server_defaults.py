@@ -105,6 +105,15 @@ class ServerDefaults(ABC):
         likely = dict.fromkeys([*_variants(format), *ranked_guesses(ids)[:_GUESSES], *_led(default)])
         return next((each for each in likely if self.is_generated(default, each)), None)
 
+    def format_of_numbers(self, default: str) -> Format | None:
+        """Return the format for whose numbers this library has written *default*, unless it only calls a function.
+
+        Columns of a project may call it, too, such as ``gen_random_uuid()``.
+        """
+        formats = [kind() for kind in _PARTS]
+        made = (each for each in formats if self.function_of(each) is None and self.is_generated(default, each))
+        return next(made, None)
+
     def present_expressions(self, format: Format) -> list[str]:
         """Return the expressions that this version of the library writes, depending on the version of the server."""
         return [self.expression(format)]
