@@ -209,6 +209,20 @@ def test_ids_of_the_project(project: Project, first: str, second: str) -> None:
 
 
 @on("sqlite")
+def test_messages_of_the_project(project: Project) -> None:
+    """A message that begins with the id of its revision begins with the id of each."""
+    own = """
+def own(context, revision, directives):
+    directives[0].rev_id = "0002"
+    directives[0].message = f"[0002] {directives[0].message}"
+"""
+    project.configure("process_revision_directives=own,", before=own)
+    project.migrate(with_city(), "ids")
+
+    assert project.history() == ["shop", "[0002] ids", "[0003] ids: public ids"]
+
+
+@on("sqlite")
 def test_scripts_of_the_project(project: Project) -> None:
     """A hook that makes two scripts keeps its chain: the second follows on the public ids, and has an id of its own."""
     own = """

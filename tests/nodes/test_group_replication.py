@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.orm import Session
 from support.cluster_stories import OfClusters, Order
 from support.private_clusters import GroupReplication
 from support.private_servers import execute
 from support.retrying import run_transaction
+from support.rights import user_with
 
 from sqlalchemy_public_id.migrations.databases import database_of
 
@@ -25,17 +26,21 @@ class TestGroupReplication(OfClusters):
         """The cluster, which all tests share."""
         return group
 
-    def test_member_that_is_read_only(self, cluster: GroupReplication, nodes: list[Engine]) -> None:
-        """A member that is read-only for everybody, as a replica is, is named before a migration changes anything."""
-        execute(cluster.url(2), "SET GLOBAL super_read_only = ON")
-        try:
-            with nodes[2].connect() as connection:
-                found = database_of(connection.dialect).session(connection).read_only
-        finally:
-            execute(cluster.url(2), "SET GLOBAL super_read_only = OFF")
-            execute(cluster.url(2), "SET GLOBAL read_only = OFF")
+    def test_member_that_is_read_only(self, cluster: GroupReplication) -> None:
+        """A member that is read-only is named before a migration changes anything, unless the user may still write."""
+        with user_with(create_engine(cluster.url(2))) as user:
+            reader, root = (create_engine(url.set(database="information_schema")) for url in (user, cluster.url(2)))
+            found: list[str | None] = []
+            for setting in ("read_only", "super_read_only"):
+                execute(cluster.url(2), f"SET GLOBAL {setting} = ON")
+                for engine in (reader, root):
+                    with engine.connect() as connection:
+                        found.append(database_of(connection.dialect).session(connection).read_only)
+            for setting in ("super_read_only", "read_only"):
+                execute(cluster.url(2), f"SET GLOBAL {setting} = OFF")
 
-        assert found == "the server is read-only (super_read_only), as a replica is"
+        named = [f"the server is read-only ({name}), as a replica is" for name in ("read_only", "super_read_only")]
+        assert found == [named[0], None, named[1], named[1]]
 
     @pytest.mark.parametrize("moment", ["before", "within"])
     def test_member_that_leaves(self, cluster: GroupReplication, nodes: list[Engine], moment: str) -> None:

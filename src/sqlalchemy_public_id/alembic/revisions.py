@@ -155,7 +155,9 @@ def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]], take
                 scripts.append(_follow(scripts[-1], taken))
             is_free = False
             last = scripts[-1]
-            last.message = f"{message}: {what}"
+            # a project that numbers its revisions may begin the message with the number
+            begun = re.sub(rf"^(\W*){re.escape(str(script.rev_id))}\b", rf"\g<1>{last.rev_id}", message)
+            last.message = f"{begun}: {what}"
             for up, down, ops in zip(last.upgrade_ops_list, last.downgrade_ops_list, changes, strict=True):
                 up.ops[:], down.ops[:] = ops
     return scripts
