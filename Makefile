@@ -69,8 +69,8 @@ endif
 test-all:
 	.ci/run
 
-# Every error at every call of the write path (tests/faults), where "make test" runs a sample: minutes on SQLite,
-# and hours on a server: ARGS="--on sqlite".
+# Every error at every call of the write path (tests/faults), where "make test" runs a sample: half an hour on all
+# databases, and minutes with ARGS="--on sqlite".
 # SERVERS=yes does 100 000 operations on each database instead, under kills and rebuilt indexes: half an hour.
 ifdef SERVERS
 simulate: $(VENV)/test.done databases nodes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 from support.connections import kill, number_of
@@ -117,6 +117,25 @@ def test_turn_ends_with_the_operation(table: People) -> None:
             op.contract_public_id("person", "no_such_column")
         with hold_turn(other, "person", timeout=0):
             pass
+
+
+@on_servers
+def test_turn_whose_end_is_interrupted(table: People, new_engine: Callable[..., Engine]) -> None:
+    """If a signal handler raises while the turn is given back, no connection of the pool keeps it."""
+
+    class TimeLimit(Exception):
+        """What the handler raises."""
+
+    def interrupt(_: Connection, cursor: object, statement: str, *rest: object) -> None:
+        if "RELEASE_LOCK(" in statement or "pg_advisory_unlock" in statement:
+            raise TimeLimit
+
+    event.listen(table.engine, "before_cursor_execute", interrupt)
+    with pytest.raises(TimeLimit):
+        table.run("expand_public_id")
+    event.remove(table.engine, "before_cursor_execute", interrupt)
+
+    People(new_engine(table.engine.name, table.engine.url)).run("backfill_public_id", lock_timeout=0.1, index_timeout=1)
 
 
 @on_servers
