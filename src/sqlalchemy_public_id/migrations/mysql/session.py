@@ -21,7 +21,9 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrations.plan import Lock
 from sqlalchemy_public_id.migrations.session import MigrationSession, digest_of, no_replica, restore, send
 
+_READ_ONLY = ("transaction_read_only", "tx_read_only", "super_read_only", "read_only")
 _READ = (
+    *_READ_ONLY,
     *("lock_wait_timeout", "max_statement_time", "max_execution_time", "sql_mode", "system_versioning_alter_history"),
     *("wsrep_on", "wsrep_sync_wait", "group_replication_single_primary_mode", "group_replication_consistency"),
     *("innodb_lock_wait_timeout", "tx_isolation", "transaction_isolation"),
@@ -37,18 +39,18 @@ class MySQLSession(MigrationSession):
     """The session of a connection to MySQL or MariaDB."""
 
     _turn: str = ""
+    _known: Mapping[str, str] = {}
+    """The settings when they were read last."""
 
     @property
     def read_only(self) -> str | None:
-        names = "'super_read_only', 'read_only', 'transaction_read_only', 'tx_read_only'"
-        rows = send(self.connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
-        found = [row[0] for row in rows if row[1] not in ("OFF", "0")]
-        for name in ("transaction_read_only", "tx_read_only"):
-            if name in found:
-                return f"the session is read-only ({name})"
-        if "super_read_only" in found or ("read_only" in found and not self._is_administrator()):
-            return f"the server is read-only ({found[-1]}), as a replica is"
-        return None
+        known = self._known or self.read_settings()
+        found = [name for name in _READ_ONLY if known.get(name, "OFF") not in ("OFF", "0")]
+        if not found or (found == ["read_only"] and self._is_administrator()):
+            return None
+        if found[0] in _READ_ONLY[:2]:
+            return f"the session is read-only ({found[0]})"
+        return f"the server is read-only ({found[0]}), as a replica is"
 
     def _is_administrator(self) -> bool:
         """Return True if the user may change a server that is read-only, or has a role, which may grant it."""
@@ -72,7 +74,8 @@ class MySQLSession(MigrationSession):
     def read_settings(self) -> dict[str, str]:
         names = ", ".join(f"'{name}'" for name in _READ)
         rows = send(self.connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
-        return {row[0]: row[1] for row in rows}
+        self._known = settings = {row[0]: row[1] for row in rows}
+        return settings
 
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
         wanted: dict[str, object] = {
