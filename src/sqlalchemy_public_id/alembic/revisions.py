@@ -108,7 +108,10 @@ def _chain(first: Directives, second: Directives) -> Directives:
 
 
 def _is_check(context: MigrationContext) -> bool:
-    """Return True if *context* belongs to ``alembic check``, which passes a function of its own to the environment."""
+    """Return True if *context* belongs to ``alembic check``, which passes a function of its own to the environment.
+
+    Alembic 1.13 to 1.20 name it so. With another name, a check beside such a hook ends as it does without the library.
+    """
     return getattr(context.opts.get("fn"), "__qualname__", "").startswith("check.")
 
 
