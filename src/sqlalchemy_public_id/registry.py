@@ -162,7 +162,7 @@ def models(scope: object) -> Prefixes:
 
 
 def models_of(text: object) -> Iterator[type[Any]]:
-    """Yield the models of all scopes whose format accepts *text*, at most one per scope."""
+    """Yield the models of all scopes whose format accepts *text*, at most one per scope, in the order of the scopes."""
     for prefixes in _scopes():
         owner = prefixes.owner_of(text)
         if owner is not None:

@@ -180,6 +180,34 @@ def test_reload(
         sys.modules.pop("public_id_reloaded_base", None)
 
 
+@on("sqlite")
+@pytest.mark.parametrize("search", ["the prefix alone", "the base", "the model"])
+def test_cell_that_runs_again(create: Callable[[MetaData], None], session: Session, search: str) -> None:
+    """If a notebook declares its models again before it has used them, ids resolve to the last classes."""
+    cells: list[dict[str, Any]] = []
+    cell = MODELS.format(base=BASES["with its base"]).replace('prefix="px', 'prefix="pxcell')
+    for _ in range(2):
+        cells.append({"__name__": "notebook"})
+        exec(compile(cell, "<cell>", "exec"), cells[-1])
+    last = cells[-1]
+    for names in reversed(cells):  # SQLAlchemy configures the bases in the order of a set, so in any order
+        names["Base"].registry.configure()
+    create(last["Base"].metadata)
+    objects = [last["Lamp"](), last["Bulb"]()]
+    session.add_all(objects)
+    session.flush()
+    ways: dict[str, dict[str, Any]] = {
+        "the prefix alone": {},
+        "the base": {"base": last["Base"]},
+        "the model": {"models": [last["Lamp"], last["Bulb"]]},
+    }
+    try:
+        assert [lookup.resolve(session, each.public_id, **ways[search]) for each in objects] == objects
+    finally:
+        for names in cells:
+            names["Base"].registry.dispose()
+
+
 # --- resolve
 
 

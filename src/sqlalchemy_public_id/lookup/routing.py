@@ -47,7 +47,7 @@ class Routes:
 
         :raises DuplicatePrefix: if models of several bases have the prefix.
         """
-        owners = [model for model in _models_of(public_id) if self._searched(model)]
+        owners = _last_declared(model for model in _models_of(public_id) if self._searched(model))
         candidates: list[Candidate] = []
         prefix = None
         for model in (model for owner in owners for model in self._searched(owner)):
@@ -111,6 +111,9 @@ def _formats(mapper: Mapper[Any]) -> list[tuple[str, Format]]:
 
 
 def _models_of(public_id: object) -> list[type[Any]]:
-    mapped = [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
-    # if a module was reloaded, take the last model
-    return list({(model.__module__, model.__qualname__): model for model in mapped}.values())
+    return [model for model in registry.models_of(public_id) if inspect(model, raiseerr=False) is not None]
+
+
+def _last_declared(models: Iterable[type[Any]]) -> list[type[Any]]:
+    """Return *models* without those that were declared again, by a reloaded module or a cell of a notebook."""
+    return list({(model.__module__, model.__qualname__): model for model in models}.values())

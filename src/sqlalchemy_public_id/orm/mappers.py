@@ -58,6 +58,7 @@ def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
 
     :raises ConfigurationError: if the model is refused. Neither its mapper nor its table remains.
     """
+    registry.models(mapper.registry)  # bases are searched in the order of declaration, not in that of configuration
     try:
         _refuse_other_settings(model)
         if _is_declared_here(mapper, model):
