@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sqlalchemy_public_id.messages import command_line, concealed, key_hint, safe_repr
+from sqlalchemy_public_id.messages import command_line, concealed, key_hint, safe_repr, who_keeps_the_lock
 
 __all__ = [
     "AmbiguousPublicId",
@@ -279,7 +279,7 @@ class BackfillIncomplete(PublicIdError):
 
     def __init__(self, *, table: str, column: str, missing: int, format: object, schema: str | None = None) -> None:
         full_name = f"{schema}.{table}" if schema else table
-        rows = f"1 row of {full_name} has" if missing == 1 else f"{missing} rows of {full_name} have"
+        rows = f"1 row of {full_name} has" if missing == 1 else f"{missing:,} rows of {full_name} have"
         command = command_line("backfill", table, column=column, format=format, schema=schema)
         first = f"fill them first, with op.backfill_public_id({table!r}) in an earlier migration, or with: {command}"
         super().__init__(f"{rows} no {column} yet; {first}")
@@ -328,14 +328,10 @@ class DryRun(PublicIdError):
 class LockNotAvailable(PublicIdError):
     """A migration could not lock a table in time. Completed steps are kept; run the migration again."""
 
-    def __init__(self, *, step: str, table: str, attempts: int, timeout: float, holder: int | None = None) -> None:
-        looks = "(pg_stat_activity, SHOW PROCESSLIST)"
-        problem = f"no lock within {timeout:g} s in {attempts} attempts; find the transaction that holds it {looks}, "
-        problem += "end it, and run the migration again"
-        if holder is not None:
-            problem = f"another migration is still running after {timeout:g} s; wait for it, or end its connection "
-            problem += f"{holder} {looks}, and run this one again"
-        super().__init__(f"{table}: could not {step}: {problem}")
+    def __init__(
+        self, *, step: str, table: str, attempts: int, timeout: float, holder: int | None = None, users: str = ""
+    ) -> None:
+        super().__init__(f"{table}: could not {step}: {who_keeps_the_lock(attempts, timeout, holder, users)}")
         self.step: str = step
         """The step that needed the lock."""
         self.table: str = table
@@ -344,6 +340,8 @@ class LockNotAvailable(PublicIdError):
         """The lock timeout of each attempt, in seconds."""
         self.holder: int | None = holder
         """The number of the connection that holds the lock, if it belongs to another migration."""
+        self.users: str = users
+        """Up to three connections that have locked the table, for people; empty if the database names none."""
 
 
 class LeaseNotAvailable(PublicIdError):

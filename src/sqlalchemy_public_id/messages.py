@@ -67,12 +67,28 @@ def command_line(name: str, table: str, **options: Any) -> str:
     given = [(option, value) for option, value in options.items() if value is not None]
     words: list[str] = []
     for option, value in given:
+        text = str(value)
+        if option == "format" and not {'"', "\\"} & {*text}:
+            value = text.replace("'", '"')  # which a shell needs not escape
         several: Sequence[object] = cast("Any", value) if isinstance(value, tuple) else [value]
         words += [word for each in several for word in (f"--{option.replace('_', '-')}", str(each))]
     if table.startswith("-"):
         words.append("--")  # what follows is not an option
     url = '"$DATABASE_URL" ' if "://" in table else ""  # otherwise the table would be taken for it
     return f"public-id {name} {url}{shlex.join([*words, table])}"
+
+
+def who_keeps_the_lock(attempts: int, timeout: float, holder: int | None, users: str) -> str:
+    """Return the message about a lock that was not acquired: who has it, as far as that is known, and what to do."""
+    looks = "(pg_stat_activity, SHOW PROCESSLIST)"
+    if holder is not None:
+        others = f"another migration is still running after {timeout:g} s; wait for it, or end its connection {holder}"
+        return f"{others} {looks}, and run this one again"
+    tried = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    find = f"find the transaction that holds it {looks}, end it"
+    if users:
+        find = f"the table is in use by {users}: wait for the end of that transaction, or end it"
+    return f"no lock within {timeout:g} s in {tried}; {find}, and run the migration again"
 
 
 def key_hint(value: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,7 +103,7 @@ def test_commands(engine: Engine, new_invoices: NewInvoices) -> None:
     """A remedy that looks at the table is a command with the options that it needs; on SQLite, so is the contract."""
     new_invoices(rows=NanoId(length=8, prefix="inv").generate_many(3), nullable=True)
     findings = found(engine, defaults=True)
-    format = shlex.quote("NanoId(length=8, prefix='inv')")
+    format = "'NanoId(length=8, prefix=\"inv\")'"
 
     assert str(findings["default-missing"].remedy) == f"public-id expand --format {format} {NAME}"
     assert str(findings["nullable"].remedy) == f"public-id contract --format {format} --server-default none {NAME}"

@@ -333,7 +333,7 @@ def test_audit_counts_tables(engine: Engine, new_invoices: NewInvoices, create: 
     assert result.stdout.splitlines() == [
         f"{NAME}: no ids; nothing is wrong",
         "2 tables without public_id",
-        f"  info     default-missing   the database generates no ids in 1 table: {effect}",
+        f"  info     default-missing   the database generates no ids in 1 table: {effect}; --defaults lists them",
     ]
     assert result.stderr == "public_id in 1 of 3 tables: nothing is wrong\n"
     assert listed.stdout.splitlines()[:2] == [
@@ -404,7 +404,7 @@ def test_backfill(engine: Engine, new_invoices: NewInvoices) -> None:
 
     assert result.exit_code == 0
     assert filled(engine, table) == 2_500
-    assert re.fullmatch(r"2500 rows of invoice got an id in \d+\.\d s\n", result.stdout)
+    assert re.fullmatch(r"2,500 rows of invoice got an id in \d+\.\d s\n", result.stdout)
     assert re.search(r"^invoice: [\d,]+ rows, [\d,]+ rows/s", result.stderr)
     assert logging.getLogger("sqlalchemy_public_id").handlers == handlers
 

@@ -83,7 +83,7 @@ EXAMPLES: list[tuple[PublicIdError, dict[str, Any]]] = [
     ),
     example(DryRun, report="user.public_id on sqlite"),
     example(BackfillIncomplete, table="user", column="public_id", missing=7, format=FORMAT, schema="shop"),
-    example(LockNotAvailable, step="begin", table="user", attempts=1, timeout=1.0, holder=4242),
+    example(LockNotAvailable, step="begin", table="user", attempts=1, timeout=1.0, holder=4242, users="connection 7"),
     (
         LeaseNotAvailable("order", timeout=5.0, reason="the database is locked", advice="reserve keys first"),
         {"name": "order", "timeout": 5.0, "reason": "the database is locked"},
@@ -331,8 +331,12 @@ LOCK = {"step": "begin", "table": "user", "attempts": 3, "timeout": 1.5}
         (IdempotencyConflict("abc", model="User"), "exists, but does not meet the condition;"),
         (LockNotAvailable(**LOCK), "user: could not begin: no lock within 1.5 s in 3 attempts"),
         (LockNotAvailable(**LOCK, holder=42), "still running after 1.5 s; wait for it, or end its connection 42"),
+        (
+            LockNotAvailable(**LOCK, users="connection 7 (app, Sleep, 3 s)"),
+            "in use by connection 7 (app, Sleep, 3 s): wait",
+        ),
     ],
-    ids=["other values", "another owner", "lock", "migration"],
+    ids=["other values", "another owner", "lock", "migration", "user"],
 )
 def test_message_tells_the_case(error: PublicIdError, words: str) -> None:
     """An error with several possible causes names the actual one."""

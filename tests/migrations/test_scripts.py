@@ -81,7 +81,7 @@ def test_options_of_the_command(engine: Engine, operation: str) -> None:
 
     assert [words[1], words[-1]] == ["backfill", "person"]
     options = dict(zip(words[2:-1:2], words[3:-1:2], strict=True))
-    assert options == {"--column": "code", "--schema": "attic", "--format": "NanoId(prefix='per')"}
+    assert options == {"--column": "code", "--schema": "attic", "--format": 'NanoId(prefix="per")'}
 
 
 @pytest.mark.parametrize(

@@ -56,15 +56,15 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
 def _check_missing(table: AuditedTable) -> Iterator[Finding]:
     rows, limit, is_counted = len(table.values), table.limit, False
     count = rows - len(table.ids)
-    message = f"{count} of {rows} rows that were read have no id"
+    message = f"{count:,} of {rows:,} rows that were read have no id"
     if table.state.nullable and any(index.valid and not index.partial for index in table.indexes):  # finds them
         ids = table.source.c[table.column]
         some = select(ids).where(ids.is_(None)).limit(limit + 1).subquery()
         found = table.connection.scalar(select(func.count()).select_from(some)) or 0
         count, is_counted = min(found, limit), found <= limit
-        message = f"{count} row{'s have' if count > 1 else ' has'} no id"
+        message = f"{count:,} row{'s have' if count > 1 else ' has'} no id"
         if not is_counted:
-            message = f"more than {limit} rows have no id"
+            message = f"more than {limit:,} rows have no id"
     if count:
         facts = {"rows": count, "exact": is_counted, "sampled": rows}
         yield table.finding("missing-ids", "error", message, _command("backfill", table.target), **facts)

@@ -23,4 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         sys.stderr.write(f"public-id: {MissingExtra('click', extra='cli')}\n")
         sys.exit(2)
+    except KeyboardInterrupt:  # Python has not read all modules yet
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
     public_id.main(args=arguments, prog_name="public-id")

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, create_engine, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, NoSuchTableError, SQLAlchemyError
 
+from sqlalchemy_public_id.cli._wording import as_typed
 from sqlalchemy_public_id.dialects import message_of
 from sqlalchemy_public_id.errors import (
     BackfillIncomplete,
@@ -141,7 +142,7 @@ def problem_of(error: Exception, url: URL) -> UsageProblem:
     """Return the problem to report for *error*, without the password of *url*, and with its exit status."""
     if isinstance(error, PublicIdError):
         kind = Refusal if isinstance(error, _REFUSALS) else UsageProblem
-        return kind(_without_secrets(str(error), url))
+        return kind(_without_secrets(as_typed(str(error)), url))
     if isinstance(error, NoSuchTableError):
         return UsageProblem(f"{safe_url(url)}: there is no table {str(error)!r}")
     return UsageProblem(f"{safe_url(url)}: {_without_secrets(' '.join(message_of(error).split()), url)}")

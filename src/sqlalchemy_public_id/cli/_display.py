@@ -17,6 +17,7 @@ import click
 
 from sqlalchemy_public_id.backfill import Progress
 from sqlalchemy_public_id.cli._console import counted, echo, echo_stderr
+from sqlalchemy_public_id.cli._wording import as_typed
 from sqlalchemy_public_id.migrations import PublicIdColumn
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -38,7 +39,7 @@ class _Work:
     def __str__(self) -> str:
         seconds = time.monotonic() - self.since
         if not self.is_batch:
-            return f"{self.doing}, {_duration(seconds)}"
+            return f"{self.doing} ({_duration(seconds)})"
         is_late = seconds > _SECONDS_BETWEEN_LINES
         return f"{self.doing}; {_duration(seconds)} since the last batch" if is_late else self.doing
 
@@ -91,9 +92,7 @@ class Display(logging.Handler):
 
     def end(self, text: str) -> None:
         """Write *text* as the last line to stderr. Other threads print nothing afterwards."""
-        with self._printing:
-            self.note(text)
-            self._is_over = True
+        self._print(text, echo_stderr, is_last=True)
 
     def result(self, text: str) -> None:
         """Write *text* to stdout."""
@@ -105,7 +104,7 @@ class Display(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print what the library logs; the live line shows it until something else happens to the table."""
-        message, target = record.getMessage(), getattr(self._of_thread, "target", None)
+        message, target = as_typed(record.getMessage()), getattr(self._of_thread, "target", None)
         if target is not None:
             self._set(target, message.removeprefix(f"{target}: "))
         self.note(message)
@@ -130,13 +129,14 @@ class Display(logging.Handler):
             self._work[target] = _Work(doing, time.monotonic(), is_batch)
             self._draw()
 
-    def _print(self, text: str, write: Callable[[str], object]) -> None:
+    def _print(self, text: str, write: Callable[[str], object], *, is_last: bool = False) -> None:
         with self._printing:
             if self._is_over:
                 return
             if self.is_live:
                 click.echo(_CLEAR, err=True, nl=False)
             write(text)
+            self._is_over = is_last  # the line of tables that are still worked on would stay below it
             self._draw()
 
     def _draw(self) -> None:
@@ -144,7 +144,9 @@ class Display(logging.Handler):
             return
         with self._printing:
             line = " | ".join(f"{name_of(target)}: {work}" for target, work in self._work.items())
-            click.echo(_CLEAR + line[: get_terminal_size().columns - 1], err=True, nl=False)
+            width = get_terminal_size().columns - 1
+            line = line if len(line) <= width else f"{line[: width - 1]}…"  # or else "28 s" may look like "2"
+            click.echo(_CLEAR + line, err=True, nl=False)
 
 
 def name_of(target: PublicIdColumn) -> str:

@@ -66,7 +66,8 @@ def _option(name: str, type_: Any, text: str, default: Any) -> Decorator:
     if name == "schema":
         help += " A pattern, such as 'tenant_*', means each schema that matches."
     if type_ is bool:
-        return click.option(f"{flag}/--no{flag[1:]}" if default else flag, default=bool(default), help=help)
+        names = f"{flag}/--no{flag[1:]}" if default else flag
+        return click.option(names, is_flag=True, default=bool(default), help=help)
     if bool in get_args(type_):
         return click.option(f"{flag}/--no{flag[1:]}", default=None, help=help)
     if type_ == Sequence[str]:

@@ -112,7 +112,11 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
             for name in tables or inspector.get_table_names(schema=schema)
         ]
     if described:
-        raise click.UsageError(f"the models already describe the column, so leave out {', '.join(sorted(described))}")
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(described))
+        raise click.UsageError(
+            f"the models already describe the column; leave out {flags}, or leave out --models, and name the table and "
+            f"the --format of its ids"
+        )
     columns = [column for table in base.metadata.tables.values() for column in public_id_columns(table)]
     declared = [target for column in columns if (target := read_declared(column, engine.dialect)) is not None]
     targets = [target for target in declared if not tables or target.table in tables]

@@ -24,6 +24,7 @@ from sqlalchemy_public_id.cli._console import (
 )
 from sqlalchemy_public_id.cli._options import JSON, require_url
 from sqlalchemy_public_id.cli._tables import base_argument, chosen_schemas
+from sqlalchemy_public_id.cli._wording import as_typed
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import Range, range_of
 from sqlalchemy_public_id.messages import safe_repr
@@ -133,13 +134,15 @@ def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
         for finding in findings:
             _show_problem(finding.severity, finding.problem, finding.message)
             if remedies and finding.remedy is not None and last.get(finding.remedy) is finding:
-                echo("\n".join(f"               {line}" for line in finding.remedy.lines))
+                lines = finding.remedy.lines
+                lines = lines if finding.remedy.language == "sql" else tuple(map(as_typed, lines))
+                echo("\n".join(f"               {line}" for line in lines))
     if report.without_column:
         echo(f"{counted(len(report.without_column), 'table')} without {column}")
     if report.without_default and not defaults:
         message = (
             f"the database generates no ids in {counted(len(report.without_default), 'table')}: programs that "
-            f"leave the column out cannot insert, or insert NULL"
+            f"leave the column out cannot insert, or insert NULL; --defaults lists them"
         )
         _show_problem("info", "default-missing", message)
     names: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "remark"}

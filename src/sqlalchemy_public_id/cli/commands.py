@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from sqlalchemy_public_id._version import __version__
-from sqlalchemy_public_id.cli._console import UsageProblem, echo, example_lines, format_argument, table_lines
+from sqlalchemy_public_id.cli._console import (
+    UsageProblem,
+    echo,
+    echo_stderr,
+    example_lines,
+    format_argument,
+    table_lines,
+)
+from sqlalchemy_public_id.cli._interrupts import INTERRUPTED
 from sqlalchemy_public_id.cli.audit import audit
 from sqlalchemy_public_id.cli.inspect import inspect
 from sqlalchemy_public_id.cli.operations import OPERATIONS
@@ -42,6 +50,9 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except PublicIdError as error:
             raise UsageProblem(str(error)) from None
+        except KeyboardInterrupt:  # click would exit with 1; a migration stops in its own way
+            echo_stderr("interrupted")
+            ctx.exit(INTERRUPTED)
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}

@@ -17,7 +17,15 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id.backfill import MaxLag, MaxLoad, PauseFile, Progress
 from sqlalchemy_public_id.backfill import run as run_backfill
-from sqlalchemy_public_id.cli._console import UsageProblem, connect, example_lines, problem_of
+from sqlalchemy_public_id.cli._console import (
+    Refusal,
+    UsageProblem,
+    connect,
+    counted,
+    echo_stderr,
+    example_lines,
+    problem_of,
+)
 from sqlalchemy_public_id.cli._display import Display, OnProgress, name_of
 from sqlalchemy_public_id.cli._interrupts import AGAIN, INTERRUPTED, Interrupts, Stopped
 from sqlalchemy_public_id.cli._options import (
@@ -32,6 +40,7 @@ from sqlalchemy_public_id.cli._options import (
     options,
 )
 from sqlalchemy_public_id.cli._tables import Location, Selection, chosen_targets
+from sqlalchemy_public_id.cli._wording import as_typed
 from sqlalchemy_public_id.errors import DryRun, PublicIdError
 from sqlalchemy_public_id.migrations import Consent, Options, Pace, PublicIdColumn, Timeouts
 from sqlalchemy_public_id.migrations.consent import take_fields
@@ -39,6 +48,7 @@ from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, incomplete, run_phases
 from sqlalchemy_public_id.migrations.table import columns_of
 
+_REPAIR = "do what is said about each above, and run the same command again"
 _DONE = {
     "add": "has an id in each row, unique and NOT NULL",
     "expand": "exists, and may be NULL",
@@ -72,7 +82,7 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
         targets = chosen_targets(engine, selection, needs_models=True)
         if name == "drop" and not yes and not dry_run:
             names = ", ".join(map(str, targets))
-            click.confirm(f"Drop {names}? Links that contain these ids will stop working.", abort=True, err=True)
+            _confirm(f"Drop {names}? Links that contain these ids will stop working.")
         consent, timeouts = Consent(**take_fields(Consent, given)), Timeouts(**take_fields(Timeouts, given))
         speed, reasons = take_fields(Pace, given), _reasons_to_wait(waits, replica)
 
@@ -107,11 +117,12 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
                     with display.working_on(target), interrupts.working_on(target, connection):
                         work(target, connection)
             except DryRun as end:
-                display.result(str(end.report))
+                display.result(as_typed(str(end.report)))
                 return 1 if end.report.obstacles else 0
             except (PublicIdError, SQLAlchemyError) as error:
                 problem = problem_of(error, engine.url)
-                prefix = f"{target}: " if len(targets) > 1 else ""
+                names = f"{target}: ", f"{name_of(target)}: "
+                prefix = names[0] if len(targets) > 1 and not problem.message.startswith(names) else ""
                 display.note(f"public-id: {prefix}{problem.message}")
                 return problem.exit_code
             return 0
@@ -119,15 +130,29 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
         try:
             with display.running(), interrupts.handled() if is_handled else nullcontext():
                 if jobs == 1:
-                    status = max(map(run, targets), default=0)
+                    results = [*map(run, targets)]
                 else:
                     with ThreadPoolExecutor(jobs) as pool:
-                        status = max(pool.map(run, targets), default=0)
+                        results = [*pool.map(run, targets)]
+            status = max(results, default=0)
+            failed = [name_of(target) for target, result in zip(targets, results, strict=True) if result]
+            if failed and len(targets) > 1 and not dry_run:
+                display.end(f"public-id: {len(failed)} of {len(targets)} tables failed: {', '.join(failed)}; {_REPAIR}")
         except (Stopped, KeyboardInterrupt) as end:
             how = "stopped" if isinstance(end, Stopped) else "interrupted"
             display.end(f"{how}; {AGAIN}")
             status = INTERRUPTED
     sys.exit(status)
+
+
+def _confirm(question: str) -> None:
+    try:
+        is_sure = click.confirm(question, err=True)
+    except click.Abort:
+        echo_stderr("")  # the question stays on its line
+        is_sure = False
+    if not is_sure:
+        raise Refusal("nothing was dropped; answer y, or pass --yes")
 
 
 def _backfill(
@@ -149,8 +174,8 @@ def _backfill(
         update_triggers=consent.update_triggers,
         on_progress=on_progress,
     )
-    rows = "row" if progress.filled == 1 else "rows"
-    display.result(f"{progress.filled} {rows} of {name_of(target)} got an id in {progress.seconds:.1f} s")
+    rows = counted(progress.filled, "row")
+    display.result(f"{rows} of {name_of(target)} got an id in {progress.seconds:.1f} s")
     if not progress.finished:
         raise incomplete(live_table(connection, target))
 

@@ -22,6 +22,7 @@ from sqlalchemy_public_id.cli._console import (
 )
 from sqlalchemy_public_id.cli._options import COLUMN, CONSENT, JSON, LOCATION, given_options, options
 from sqlalchemy_public_id.cli._tables import Location, Selection, chosen_targets
+from sqlalchemy_public_id.cli._wording import as_typed
 from sqlalchemy_public_id.errors import Obstacle, PublicIdError
 from sqlalchemy_public_id.migrations import Consent, Options, PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import take_fields
@@ -74,7 +75,7 @@ def plan(
     elif output == "table":
         _print_table(reports)
     else:
-        echo("\n\n".join(map(str, reports)))
+        echo("\n\n".join(as_typed(str(report)) for report in reports))
     if any(report.obstacles for report in reports):
         sys.exit(1)
 
@@ -119,7 +120,7 @@ def _print_table(reports: list[MigrationReport]) -> None:
     echo(table_lines(rows, "<>>>><"))
     for report in reports:
         for obstacle in report.obstacles:
-            echo(f"{report.target}: {obstacle}")
+            echo(as_typed(f"{report.target}: {obstacle}"))
     seconds = sum(report.seconds or 0 for report in reports)
     clear = sum(not report.obstacles for report in reports)
     echo_stderr(f"{counted(len(reports), 'table')}, {clear} without obstacles, about {in_time(seconds)}")

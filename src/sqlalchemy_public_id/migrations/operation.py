@@ -88,7 +88,7 @@ def run_phases(
 
     def with_retries(action: Callable[[], Result], name: str) -> Result:
         # inside a transaction, statements wait for their locks: a timeout would abort it, and a retry would fail
-        return until_locked(action, name, target, connection, timeouts) if online else action()
+        return until_locked(action, name, target, session) if online else action()
 
     def look() -> tuple[Migration, MigrationReport | None]:
         facts: dict[str, Any] = {"is_stable": session.is_stable, "read_only": session.read_only}

@@ -17,7 +17,7 @@ _LONGEST = 240
 """The length of the longest line of a statement that is shown whole."""
 LOCKS = {
     Lock.STRONG: "all others wait for milliseconds",
-    Lock.BUILD: "other changes of the table wait",
+    Lock.BUILD: "readers and writers go on, other ALTERs of the table wait",
     Lock.REWRITE: "all others wait for milliseconds at its beginning and its end",
     Lock.WRITERS: "writers wait until it ends",
 }

@@ -65,6 +65,10 @@ class MigrationSession(ABC):
         """Cancel the statement that the connection with this *number* executes."""
         return  # on SQLite, it ends with its process
 
+    def read_users(self, table: str, schema: str | None) -> list[str]:
+        """Return descriptions of other sessions that have locked *table*, the oldest first; none if it is not known."""
+        return []
+
     # --- settings
 
     @property
@@ -284,6 +288,12 @@ def no_replica(connection: Connection) -> ConfigurationError:
     """Return the error for a server that is not a replica."""
     url = connection.engine.url.set(query={}).render_as_string(hide_password=True)
     return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")
+
+
+def describe_user(number: object, *facts: object, seconds: float | None) -> str:
+    """Return the description of the connection with this *number*, such as ``connection 7 (app, Sleep, 12 s)``."""
+    known = [str(fact) for fact in facts if fact] + ([] if seconds is None else [f"{seconds:.0f} s"])
+    return f"connection {number} ({', '.join(known)})" if known else f"connection {number}"
 
 
 def digest_of(*parts: object) -> str:

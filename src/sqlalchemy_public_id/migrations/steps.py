@@ -20,7 +20,6 @@ from typing_extensions import TypeVar
 from sqlalchemy_public_id.dialects import Outcome, begin_to_write, traits_for
 from sqlalchemy_public_id.errors import LockNotAvailable, Obstacle
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
-from sqlalchemy_public_id.migrations.consent import Timeouts
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Step
 from sqlalchemy_public_id.migrations.session import MigrationSession, send
 from sqlalchemy_public_id.migrations.state import State
@@ -91,15 +90,16 @@ class Runner:
             except DBAPIError as error:
                 is_locked = can_be_retried(error, self.connection.dialect)
                 if is_locked and step.probe:  # hours of work may be lost, so only the user repeats it
+                    users = _users_of(self.target, session)
                     raise LockNotAvailable(
-                        step=step.name, table=self.target.table, attempts=1, timeout=timeout
+                        step=step.name, table=self.target.table, attempts=1, timeout=timeout, users=users
                     ) from error
                 can_tell = not self.connection.invalidated and not is_locked
                 if can_tell and not step.statements(self.state):
                     return  # a killed process had sent the statement, and the server has completed it
                 raise
 
-        until_locked(attempt, step.name, self.target, self.connection, session.timeouts, timeout)
+        until_locked(attempt, step.name, self.target, session, timeout)
 
     def _probe(self, step: Step, session: MigrationSession) -> None:
         """Take the lock of *step* for a moment. A database that does not know the statement takes it in the step."""
@@ -130,8 +130,7 @@ def until_locked(
     action: Callable[[], Result],
     name: str,
     target: PublicIdColumn,
-    connection: Connection,
-    timeouts: Timeouts,
+    session: MigrationSession,
     timeout: float | None = None,
 ) -> Result:
     """Call *action*, and repeat it after a pause as long as it fails because others have locked the table.
@@ -139,21 +138,34 @@ def until_locked(
     :param timeout: how many seconds each attempt waits for its lock, as the error reports it.
     :raises LockNotAvailable: after the last attempt.
     """
-    for attempt in range(1, timeouts.attempts + 1):
+    attempts, users = session.timeouts.attempts, ""
+    for attempt in range(1, attempts + 1):
         try:
             return action()
         except _TableInUse:
             pass
         except DBAPIError as error:
-            if not can_be_retried(error, connection.dialect):
+            if not can_be_retried(error, session.connection.dialect):
                 raise
-        if attempt < timeouts.attempts:
-            pause = min(0.1 * 2**attempt, 30) * random.uniform(0.5, 1.5)
-            log.warning("%s: the table is in use; trying again in %.1f s", target, pause)
+        users = _users_of(target, session)
+        if attempt < attempts:
+            pause, by = min(0.1 * 2**attempt, 30) * random.uniform(0.5, 1.5), f" by {users}" if users else ""
+            log.warning(
+                "%s: the table is in use%s; attempt %d of %d in %.1f s", target, by, attempt + 1, attempts, pause
+            )
             time.sleep(pause)
-    raise LockNotAvailable(
-        step=name, table=target.table, attempts=timeouts.attempts, timeout=timeout or timeouts.lock_timeout
-    )
+    timeout = timeout or session.timeouts.lock_timeout
+    raise LockNotAvailable(step=name, table=target.table, attempts=attempts, timeout=timeout, users=users)
+
+
+def _users_of(target: PublicIdColumn, session: MigrationSession) -> str:
+    """Return which other sessions keep the table locked; empty if the database does not say it."""
+    try:
+        return ", ".join(session.read_users(target.table, target.schema))
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise  # another connection would not have the turn
+        return ""
 
 
 def can_be_retried(error: DBAPIError, dialect: Dialect) -> bool:

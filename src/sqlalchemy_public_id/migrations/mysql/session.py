@@ -17,9 +17,17 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.dialects.quoting import literal
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.session import MigrationSession, digest_of, no_replica, restore, send
+from sqlalchemy_public_id.migrations.session import (
+    MigrationSession,
+    describe_user,
+    digest_of,
+    no_replica,
+    restore,
+    send,
+)
 
 _READ_ONLY = ("transaction_read_only", "tx_read_only", "super_read_only", "read_only")
 _READ = (
@@ -30,6 +38,17 @@ _READ = (
 )
 _STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
 _BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
+_USERS = """
+SELECT t.PROCESSLIST_ID, t.PROCESSLIST_USER, t.PROCESSLIST_COMMAND,
+  MIN(IF(l.OBJECT_NAME = {name}, '', CONCAT('uses ', l.OBJECT_NAME))), t.PROCESSLIST_TIME
+FROM performance_schema.metadata_locks l JOIN performance_schema.threads t ON t.THREAD_ID = l.OWNER_THREAD_ID
+WHERE l.OBJECT_TYPE = 'TABLE' AND l.LOCK_STATUS = 'GRANTED' AND t.PROCESSLIST_ID <> CONNECTION_ID()
+AND l.OBJECT_SCHEMA = {database} AND (l.OBJECT_NAME = {name} OR l.OBJECT_NAME IN (
+  SELECT IF(TABLE_NAME = {name}, REFERENCED_TABLE_NAME, TABLE_NAME) FROM information_schema.REFERENTIAL_CONSTRAINTS
+  WHERE CONSTRAINT_SCHEMA = {database} AND {name} IN (TABLE_NAME, REFERENCED_TABLE_NAME)))
+GROUP BY 1, 2, 3, 5 ORDER BY MAX(l.OBJECT_NAME = {name}) DESC, 5 DESC LIMIT 3
+"""
+"""The connections with a metadata lock of a table, or of one that it shares a foreign key with: ALTER locks both."""
 _OF_ADMINISTRATORS = re.compile(r"\b(SUPER|CONNECTION_ADMIN|READ[_ ]ONLY ADMIN|ALL PRIVILEGES ON \*\.\*)")
 _ALL_STATEMENTS = 7
 """Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
@@ -63,6 +82,12 @@ class MySQLSession(MigrationSession):
 
     def cancel(self, number: int | None) -> None:
         send(self.connection, f"KILL QUERY {number}")
+
+    def read_users(self, table: str, schema: str | None) -> list[str]:
+        name = literal(table, self.connection.dialect)
+        database = "DATABASE()" if schema is None else literal(schema, self.connection.dialect)
+        users = send(self.connection, _USERS.format(name=name, database=database))
+        return [describe_user(*facts, seconds=seconds) for *facts, seconds in users]
 
     @property
     def lock_setting(self) -> str:

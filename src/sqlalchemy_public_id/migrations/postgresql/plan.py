@@ -50,7 +50,10 @@ class PostgreSQLPlan(Plan):
         )
 
     def expand(self) -> list[Step]:
-        return [Step("add the column", self._missing)]
+        return [
+            Step("add the column", lambda state: [] if state.exists else self._missing(state)),
+            Step("set the default", lambda state: self._missing(state) if state.exists else []),
+        ]
 
     def contract(self) -> list[Step]:
         steps = [*self._collate(), *self._build_index(), *self._not_null()]

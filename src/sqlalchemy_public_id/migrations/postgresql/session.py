@@ -20,7 +20,14 @@ from sqlalchemy_public_id.dialects.quoting import literal, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrations.consent import Timeouts
 from sqlalchemy_public_id.migrations.plan import Lock
-from sqlalchemy_public_id.migrations.session import MigrationSession, no_replica, restore, send, transaction
+from sqlalchemy_public_id.migrations.session import (
+    MigrationSession,
+    describe_user,
+    no_replica,
+    restore,
+    send,
+    transaction,
+)
 
 _CLASS = 1_886_743_908
 """The ``classid`` of our locks in ``pg_locks``: "puid" in ASCII. Their ``objid`` is the table, or 0."""
@@ -37,6 +44,13 @@ FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
 _READ_ONLY = (
     "SELECT pg_catalog.pg_is_in_recovery(), CAST(pg_catalog.current_setting('transaction_read_only') AS boolean)"
 )
+_USERS = """
+SELECT a.pid, a.usename, a.state, CAST(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - a.xact_start) AS float)
+FROM pg_catalog.pg_stat_activity a WHERE a.pid <> pg_catalog.pg_backend_pid() AND a.pid IN (
+  SELECT pid FROM pg_catalog.pg_locks WHERE granted AND relation = pg_catalog.to_regclass({name})
+  AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()))
+ORDER BY a.xact_start LIMIT 3
+"""
 _PID = "SELECT pg_catalog.pg_backend_pid()"
 _ATTEMPTS = 10
 """In a busy pool, one attempt may get the same session by chance."""
@@ -71,6 +85,12 @@ class PostgreSQLSession(MigrationSession):
 
     def cancel(self, number: int | None) -> None:
         send(self.connection, f"SELECT pg_catalog.pg_cancel_backend({number})")
+
+    def read_users(self, table: str, schema: str | None) -> list[str]:
+        query = _USERS.format(
+            name=literal(quoted_table(table, schema, self.connection.dialect), self.connection.dialect)
+        )
+        return [describe_user(*facts, seconds=seconds) for *facts, seconds in send(self.connection, query)]
 
     @property
     def lock_setting(self) -> str:
