@@ -10,7 +10,7 @@ from flask import Flask
 from pydantic import BaseModel
 from sqlalchemy import Engine, ForeignKey, MetaData, select, true
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlmodel import Field, SQLModel
 from support.shared_ids import (
     FORMAT,
@@ -39,14 +39,18 @@ pytestmark = pytest.mark.backend
 SHARED = public_id(OF_BOTH[0])
 
 
-class Reply(Base):
+class BaseOfReplies(DeclarativeBase):
+    """Not that of the notes, on which other tests count the models."""
+
+
+class Reply(BaseOfReplies):
     """Belongs to a tenant, and refers to one of its notes."""
 
     __tablename__ = "shared_reply"
     id: Mapped[int] = mapped_column(primary_key=True)
     tenant_id: Mapped[int]
     note_id: Mapped[int | None] = mapped_column(ForeignKey(Note.id))
-    note: Mapped[Note | None] = relationship()
+    note: Mapped[Note | None] = relationship(Note)
     note_public_id: Mapped[str | None] = public_ref("note")
 
 
@@ -67,6 +71,7 @@ class ReplyIn(BaseModel):
 @pytest.fixture
 def notes(create: Callable[[MetaData], None], session: Session) -> None:
     create(Base.metadata)
+    create(BaseOfReplies.metadata)
     fill(session)
     session.commit()
 

@@ -101,9 +101,12 @@ class Workers:
         self.writing.clear()
         for thread in (*others, killer):
             thread.join()
-        self.publishers.dispose()
+        for each in (self.engine, self.publishers):
+            each.dispose()  # connections that were killed last
         if self.errors:
             raise self.errors[0]
+        assert [self._read_on(read) for read in self.read] == [[]] * CONSUMERS
+        self.publishers.dispose()
 
     def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -157,11 +160,11 @@ class Workers:
             if ids:
                 after = ids[-1]
                 self.read[consumer] += ids
-        assert self._read_after_the_end(after) == []
 
-    def _read_after_the_end(self, after: str | None) -> list[Any]:
+    def _read_on(self, read: list[str]) -> list[Any]:
+        """Return what comes after all that a consumer has *read*."""
         with Session(self.publishers) as publisher, Session(self.engine) as session:
-            return list(self.feed.read(publisher, session, after))
+            return list(self.feed.read(publisher, session, read[-1]))
 
     def _kill(self) -> None:
         chance = random.Random(0)

@@ -44,6 +44,7 @@ FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
 _READ_ONLY = (
     "SELECT pg_catalog.pg_is_in_recovery(), CAST(pg_catalog.current_setting('transaction_read_only') AS boolean)"
 )
+_READ_ONLY_SETTING = "transaction_read_only"
 _USERS = """
 SELECT a.pid, a.usename, a.state, CAST(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - a.xact_start) AS float)
 FROM pg_catalog.pg_stat_activity a WHERE a.pid <> pg_catalog.pg_backend_pid() AND a.pid IN (
@@ -66,6 +67,8 @@ class PostgreSQLSession(MigrationSession):
         self._is_alone = is_autocommit(connection)
         """True if each statement is its own transaction, so that the lock has to belong to the session."""
         self._is_stable: bool | None = None if self._is_alone else True
+        self._may_write = False
+        """True if the settings, once they are read, say that the session is not read-only."""
 
     @property
     def is_stable(self) -> bool:
@@ -75,6 +78,8 @@ class PostgreSQLSession(MigrationSession):
 
     @property
     def read_only(self) -> str | None:
+        if self._may_write:
+            return None
         is_replica, is_read_only = send(self.connection, _READ_ONLY).one()
         if is_replica:
             return "the server is a replica, on which nothing can be changed"
@@ -99,9 +104,11 @@ class PostgreSQLSession(MigrationSession):
     def read_settings(self) -> dict[str, str]:
         if not self.is_limited or not self.is_stable:
             return {}
-        names = ", ".join(f"'{name}'" for name in (*_LIMITS, self.lock_setting))
+        names = ", ".join(f"'{name}'" for name in (*_LIMITS, self.lock_setting, _READ_ONLY_SETTING))
         query = f"SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ({names})"
-        return {row[0]: row[1] for row in send(self.connection, query)}
+        settings = {row[0]: row[1] for row in send(self.connection, query)}
+        self._may_write = settings.pop(_READ_ONLY_SETTING) == "off"  # on a replica, it is on
+        return settings
 
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
         return {**dict.fromkeys(_LIMITS, 0), self.lock_setting: milliseconds(self.timeouts.lock_timeout)}
