@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Engine, text
 from support.command import run
+from support.connections import monitor
 from support.marks import on
 from support.people import People, people
+from support.private_servers import wait_until
 
 from sqlalchemy_public_id.cli._wording import as_typed
 
@@ -109,6 +112,51 @@ def test_lock_of_a_build(person: People) -> None:
     build = "contract: build the unique index (lock: readers and writers go on, other ALTERs of the table wait)"
 
     assert build in run("plan", "person").stdout
+
+
+# --- rows and connections
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+@on("postgresql")
+def test_locked_rows(person: People) -> None:
+    """While a transaction keeps rows locked, the backfill says what it waits for; the same command fills them later."""
+    run("expand", "person")
+    with person.engine.connect() as holder:
+        holder.execute(text("UPDATE person SET name = 'held' WHERE id = 1"))
+        left = run("add", "person")
+    again = run("add", "person")
+
+    assert (left.exit_code, again.exit_code) == (1, 0)
+    waits = "person.public_id: rows that others have locked or inserted are left; looking for them again\n"
+    assert left.stderr.count(waits) == 1
+    assert waits not in again.stderr
+    assert "1 row of person has no public_id yet" in left.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+@on("postgresql")
+def test_lost_connection(person: People) -> None:
+    """If the server ends the connection, the message says that the command continues."""
+    person.write(9000)
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%UPDATE%person%' AND {others}"
+
+    def end_the_backfill() -> None:
+        with monitor(person.engine) as connection:
+            wait_until(lambda: connection.exec_driver_sql(ended.replace("%", "%%")).all(), "the backfill")
+
+    run("expand", "person")
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(end_the_backfill)
+        lost = run("backfill", "person", "--batch-seconds", "0.0001", "--pause", "50")
+        done.result()
+
+    assert lost.exit_code == 2
+    assert lost.stderr.endswith("; run the same command again to continue\n")
+    assert run("add", "person").exit_code == 0
 
 
 # --- Ctrl-C

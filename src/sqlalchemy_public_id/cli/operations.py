@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 from sqlalchemy import Connection, Engine, String, inspect
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.backfill import MaxLag, MaxLoad, PauseFile, Progress
@@ -123,7 +123,8 @@ def _run(name: str, selection: Selection, waits: _Waits, *, jobs: int, yes: bool
                 problem = problem_of(error, engine.url)
                 names = f"{target}: ", f"{name_of(target)}: "
                 prefix = names[0] if len(targets) > 1 and not problem.message.startswith(names) else ""
-                display.note(f"public-id: {prefix}{problem.message}")
+                is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
+                display.note(f"public-id: {prefix}{problem.message}{f'; {AGAIN}' if is_lost else ''}")
                 return problem.exit_code
             return 0
 

@@ -211,6 +211,10 @@ class _Backfill:
                 break
             until = self.rows.last(missing=True)
             if until is not None:
+                if sweeps == 1:
+                    log.warning(
+                        "%s: rows that others have locked or inserted are left; looking for them again", self.target
+                    )
                 self._wait()
                 time.sleep(min(1.0, 0.1 * 2**sweeps))  # others may be about to commit
         return until is None and (sweeps > 0 or not rows.has_missing())
