@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
@@ -161,6 +162,12 @@ def test_lost_connection(person: People) -> None:
 
 # --- Ctrl-C
 
+
+def in_the_foreground() -> None:
+    """Let a process take Ctrl-C, which a shell without job control has it ignore if the tests run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 DURING_IMPORTS = """
 import os, signal, sys
 
@@ -179,7 +186,12 @@ main(["budget"])
 def test_interrupted_imports() -> None:
     """Ctrl-C while Python still reads the modules exits with 130, without a traceback."""
     done = subprocess.run(
-        [sys.executable, "-c", DURING_IMPORTS], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", DURING_IMPORTS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=in_the_foreground,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
@@ -189,8 +201,9 @@ def test_interrupted_imports() -> None:
 def test_interrupted_reading() -> None:
     """Ctrl-C exits with 130 in every command, also in one that migrates nothing."""
     command = [*COMMAND, "inspect", "-"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}, **pipes) as started:
+    options: dict[str, Any] = {"text": True, "env": {**os.environ, "PYTHONUNBUFFERED": "1"}}
+    options |= {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **options, preexec_fn=in_the_foreground) as started:
         assert started.stdin is not None
         assert started.stdout is not None
         started.stdin.write("izkpm55j334u\n\n")
@@ -215,7 +228,9 @@ def test_end_of_a_narrow_terminal(person: People) -> None:
     command = [*COMMAND, "add", "person", "other", "--jobs", "2"]
     with people(person.engine, 5, table="other"), person.engine.connect() as holder:
         holder.execute(text("SELECT count(*) FROM person"))
-        with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment) as started:
+        with subprocess.Popen(
+            command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment, preexec_fn=in_the_foreground
+        ) as started:
             os.close(theirs)
             written = b""
             while b"; attempt 2 of 30 in " not in written or b"other.public_id has an id" not in written:

@@ -16,8 +16,8 @@ PACKAGES = re.findall(r"([\w-]+) \d+\.", "\n".join(ROWS))
 
 
 def imported() -> set[str]:
-    """Return the names of the modules that the tests of this folder import, or load as a plugin of pytest."""
-    names = {"pytest_alembic"}  # by its entry point, in the processes of test_pytest_alembic.py
+    """Return the names of the modules that the tests of this folder import, or that processes of theirs load."""
+    names = {"pytest_alembic", "flask_migrate"}  # in the processes of test_pytest_alembic.py and test_flask_migrate.py
     for path in Path(__file__).parent.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
