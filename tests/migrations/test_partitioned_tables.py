@@ -370,7 +370,7 @@ def test_locks_of_partitions(payments: Payments) -> None:
             stop.set()
             thread.join()
     assert caught.value.timeout == 2
-    assert "no lock within 2 s in 1 attempts" in str(caught.value)
+    assert "no lock within 2 s in 1 attempt;" in str(caught.value)
     assert 1.5 < max(waited) < 6
 
 
