@@ -1,9 +1,10 @@
 """Names of SQLAlchemy that are not part of its public interface: why each is used, and the fallback without it.
 
 Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. If a release lacks a name, the library still works: it warns once
-(``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Two accesses have no public
+(``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Three accesses have no public
 fallback. Without the parameters of an execution (:func:`read_layout`), a collision raises the ``IntegrityError`` of the
-database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused.
+database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused;
+without :func:`options_of`, ``lookup.pages()`` sees no criteria of a session, and asks for ``where=`` for shared ids.
 
 With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, as if its names were missing. The
 tests pass without the fast paths, too.

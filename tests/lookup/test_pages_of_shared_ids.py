@@ -10,6 +10,7 @@ from sqlalchemy import ForeignKey, MetaData, String, true
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, with_loader_criteria
 
 from sqlalchemy_public_id import ConfigurationError, InvalidCursor, NanoId, PublicIdMixin, lookup
+from sqlalchemy_public_id._private import IS_FAST
 from sqlalchemy_public_id.errors import AmbiguousPublicId
 
 pytestmark = pytest.mark.backend
@@ -119,6 +120,10 @@ def test_tenant_of_the_session(session: Session, topics: list[Topic], listen: Ca
             state.statement = state.statement.options(ours)
 
     listen(session, "do_orm_execute", hide)
+    if not IS_FAST:  # nothing public shows the criteria of a statement with a JOIN
+        with pytest.raises(ConfigurationError, match="does not name Remark.tenant_id"):
+            lookup.pages(session, Topic.remarks, of=topics, limit=2)
+        return
     assert texts(lookup.pages(session, Topic.remarks, of=topics, limit=2)) == [["1: 0", "1: 2"], ["1: 1", "1: 3"]]
     after = {topics[0]: public_id(4)}
     assert texts(lookup.pages(session, Topic.remarks, of=topics[:1], limit=2, after=after)) == [["1: 6"]]
