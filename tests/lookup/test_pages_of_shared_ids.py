@@ -121,7 +121,7 @@ def test_tenant_of_the_session(session: Session, topics: list[Topic], listen: Ca
 
     listen(session, "do_orm_execute", hide)
     if not IS_FAST:  # nothing public shows the criteria of a statement with a JOIN
-        with pytest.raises(ConfigurationError, match="does not name Remark.tenant_id"):
+        with pytest.raises(ConfigurationError, match=r"does not name Remark\.tenant_id"):
             lookup.pages(session, Topic.remarks, of=topics, limit=2)
         return
     assert texts(lookup.pages(session, Topic.remarks, of=topics, limit=2)) == [["1: 0", "1: 2"], ["1: 1", "1: 3"]]
