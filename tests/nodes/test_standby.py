@@ -69,7 +69,7 @@ def test_command(engines: tuple[Engine, Engine], people: People) -> None:
     result = CliRunner().invoke(public_id, arguments)
 
     assert result.exit_code == 0, result.output
-    assert "2000 rows of person got an id" in result.stdout
+    assert "2,000 rows of person got an id" in result.stdout
 
 
 def test_replica(engines: tuple[Engine, Engine], people: People) -> None:

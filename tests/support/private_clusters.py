@@ -252,8 +252,10 @@ class GroupReplication(Cluster):
 
     def is_ready(self, node: int) -> bool:
         members = "performance_schema.replication_group_members"
-        state = answer(self.url(node), f"SELECT member_state FROM {members} WHERE member_id = @@server_uuid")
-        return state == ("ONLINE",)
+        # a member is online some time before it accepts writes
+        facts = "member_state, @@super_read_only"
+        state = answer(self.url(node), f"SELECT {facts} FROM {members} WHERE member_id = @@server_uuid")
+        return state == ("ONLINE", 0)
 
     def size(self, node: int) -> int:
         size = answer(self.url(node), "SELECT count(*) FROM performance_schema.replication_group_members")
