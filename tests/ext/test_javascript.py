@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
@@ -33,17 +34,23 @@ def declare(format: Snowflake) -> tuple[Any, Any]:
     return Parcel, ParcelOut
 
 
-def through_javascript(text: str) -> str:
-    """Return the JSON that JavaScript makes of the JSON *text*."""
+@pytest.fixture
+def through_javascript(pytestconfig: pytest.Config) -> Callable[[str], str]:
+    """Return a function that returns the JSON that JavaScript makes of a JSON text."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("Node is not installed")
+        missing = "Node is missing: run tools/languages up"
+        pytest.fail(missing) if pytestconfig.getoption("--require-all-databases") else pytest.skip(missing)
     program = "process.stdout.write(JSON.stringify(JSON.parse(require('fs').readFileSync(0, 'utf8'))))"
-    return subprocess.run([node, "-e", program], input=text, capture_output=True, text=True, check=True).stdout
+
+    def through(text: str) -> str:
+        return subprocess.run([node, "-e", program], input=text, capture_output=True, text=True, check=True).stdout
+
+    return through
 
 
 @ENCODINGS
-def test_answers(encoding: str) -> None:
+def test_answers(through_javascript: Callable[[str], str], encoding: str) -> None:
     """A response model shows Snowflakes as strings, which JavaScript returns unchanged, beyond 2**53, too."""
     format = Snowflake(1, encoding=encoding)
     Parcel, ParcelOut = declare(format)
@@ -63,7 +70,7 @@ def test_answers(encoding: str) -> None:
     assert ParcelOut.model_json_schema()["properties"]["public_id"]["type"] == "string"
 
 
-def test_numbers_in_requests() -> None:
+def test_numbers_in_requests(through_javascript: Callable[[str], str]) -> None:
     """A Snowflake that a client sends as a number is refused, because it may have lost its last digits before."""
     _, ParcelOut = declare(Snowflake(1))
     sent = through_javascript('{"public_id": 9223372036854775807}')

@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -68,7 +69,7 @@ class Record:
         self.seconds: list[float] = []
 
 
-class Program:
+class Program(ABC):
     """A version of the program: threads with sessions, an engine and models of their own."""
 
     def __init__(self, make_engine: Callable[[], Engine], record: Record) -> None:
@@ -79,11 +80,13 @@ class Program:
         for thread in self.threads:
             thread.start()
 
+    @abstractmethod
     def declare(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """Return the models of this version, by table."""
 
+    @abstractmethod
     def do(self, session: Session, table: str) -> None:
-        raise NotImplementedError
+        """Write and read rows of *table*."""
 
     def stop(self) -> None:
         self.stopping.set()

@@ -138,12 +138,18 @@ def test_programs_that_start_together(engine: Engine, start: Callable[..., Copri
 
 
 @on("postgresql", "mysql", "mariadb")
-def test_a_role_that_adds_no_rows(engine: Engine, start: Callable[..., CoprimeKey]) -> None:
-    """A role that may only move the counter generates ids, and compares them with an order that is there."""
+def test_a_role_that_adds_no_rows(
+    engine: Engine, start: Callable[..., CoprimeKey], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A role that may only move the counter generates ids, and compares them with an order that is there.
+
+    Where no order is there yet, a warning says that nobody compares.
+    """
     start(CoprimeStep(BASE36, 6)).generate()
     with user_with(engine, "SELECT, UPDATE", "public_id_block") as url:
         limited = create_engine(url, poolclass=NullPool)
         assert start(CoprimeStep(BASE36, 7), bind=limited).generate()
+        assert "this role may not add rows to public_id_block; grant it INSERT there" in caplog.text
         with pytest.raises(ConfigurationError, match="other settings"):
             start(CoprimeStep(BASE36, 6, step=7), bind=limited).generate()
 

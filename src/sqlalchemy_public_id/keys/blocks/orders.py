@@ -8,12 +8,14 @@ a counter does, and its number means nothing.
 from __future__ import annotations
 
 import hashlib
+import logging
 
 from sqlalchemy import Connection, Table, insert, select
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 
+logger: logging.Logger = logging.getLogger("sqlalchemy_public_id")
 _LAST = "~"
 """Sorted after each order: texts are compared byte by byte."""
 _LONGEST = 80
@@ -70,8 +72,13 @@ class Orders:
         return self._compared.issuperset(self._claimed)
 
     def skip(self) -> None:
-        """Compare nothing from now on: this role may not add rows."""
+        """Compare nothing from now on, and log it: this role may not add rows."""
         self._compared.update(self._claimed)
+        logger.warning(
+            "nobody compares the order in which %r is counted with that of other programs, because this role may not "
+            "add rows to %s; grant it INSERT there",
+            *(self._name, self._table.fullname),
+        )
 
     def _start_of(self, ids: str) -> str:
         text = f" {self._name}: {ids} "
