@@ -222,10 +222,15 @@ class Place:
         if self.disk is not None:
             self.disk.free()
         if self.server is not None:
-            if self.server.has_ended:
-                self.server.crash()  # also ends its children
-                self.server.start()
-            wait_until(lambda: bool(answer(self.url, "SELECT 1")), "the server", self.server.log, 60)
+            wait_until(self._answers, "the server", self.server.log, 60)
+
+    def _answers(self) -> bool:
+        """Return whether the server answers. One that has ended, as PostgreSQL does on a full disk, is started."""
+        assert self.server is not None
+        if self.server.has_ended:
+            self.server.crash()  # also ends its children
+            self.server.start()
+        return bool(answer(self.url, "SELECT 1"))
 
     def wait_for_silence(self, seconds: float = 20) -> None:
         """Wait until no session of a worker is left, because one that was cut off may still be active."""

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -14,12 +16,13 @@ from typing import Any
 
 import pytest
 from histories.failover import place_with_replica
-from histories.places import Place, place, programs
+from histories.places import SERVERS, Place, place, programs
 from histories.running import Report, run
 from sqlalchemy import Engine, event
 from support import servers
 from support.judge import Finding
 from support.marks import on
+from support.private_servers import answer, wait_until
 
 from sqlalchemy_public_id.keys import BlockAllocator
 
@@ -79,6 +82,21 @@ def test_history_with_a_replica(database: str, paths: dict[str, str]) -> None:
 
 
 # --- regression tests for what histories have found
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_server_that_has_ended_by_itself(database: str, paths: dict[str, str]) -> None:
+    """A server that has ended with all of its processes is started again, as one that was killed is."""
+    if not SERVERS[database].needs <= paths.keys():
+        pytest.skip(f"no programs of {database} were found: run tools/nodes up")
+    with place(database, paths) as where:
+        assert where.server is not None
+        os.killpg(where.server.pid, signal.SIGTERM)
+        wait_until(lambda: where.server is not None and where.server.has_ended, "the end of the server")
+
+        where.heal()
+
+        assert answer(where.url, "SELECT 1") == (1,)
 
 
 @on("postgresql", "mysql", "mariadb")

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +94,9 @@ class Keeper:
         return child.pid
 
     def kill(self, pid: int) -> None:
-        """Kill the process and its children, as with ``kill -9``."""
-        os.killpg(pid, signal.SIGKILL)
+        """Kill the process and its children, as with ``kill -9``. They may have ended by themselves."""
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
         self.children.pop(pid).wait()
         self._tell(pid, 0)
 
