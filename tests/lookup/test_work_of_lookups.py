@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import ForeignKey, MetaData, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from support.calls import calls_of
 
 from conftest import Statements
 from sqlalchemy_public_id import PublicIdMixin, TypedId, lookup, public_ref
@@ -98,24 +99,6 @@ def get_many(session: Session, customer: str, order: str) -> Callable[[], object
 def read_reference(session: Session, customer: str, order: str) -> Callable[[], object]:
     found = lookup.get_one(session, Order, order)
     return lambda: found.customer_public_id
-
-
-def calls_of(call: Callable[[], object], *names: str) -> int:
-    """Return how many functions of the library with one of these *names* *call* calls."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal calls
-        code = frame.f_code
-        calls += event == "call" and code.co_name in names and "sqlalchemy_public_id" in code.co_filename
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 @pytest.mark.parametrize("text", ["nonsense!", "000000000000"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session, aliased, joinedload, load_only, selectinload
 from sqlalchemy.orm.exc import DetachedInstanceError
 from support.async_sessions import tell
+from support.calls import calls_of
 from support.orders import (
     ADDRESSES,
     CUSTOMERS,
@@ -230,6 +232,65 @@ def test_moved_to_another_session(db: Session, engine: Engine) -> None:
         other.expunge(first)
     with pytest.raises(DetachedInstanceError):
         first.customer_public_id  # noqa: B018
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("way", ["new", "flushed", "detached"])
+def test_added_to_a_session(db: Session, statements: list[str], way: str) -> None:
+    """References of objects that were added to a session are read together, at the second page, too."""
+    every = orders_in(db)
+    db.expunge_all()
+    if way != "detached":
+        every = [Order(customer_id=order.customer_id) for order in every]
+    for first in (0, 50):
+        orders = every[first : first + 50]
+        db.add_all(orders)
+        if way == "flushed":
+            db.flush()
+        statements.clear()
+
+        assert [order.customer_public_id for order in orders] == EXPECTED[first : first + 50]
+        # the first statement reads the foreign keys that an INSERT has left out
+        assert len(statements) == (2 if way == "flushed" else 1)
+
+
+def test_searches_of_a_large_session(engine: Engine) -> None:
+    """A session is not searched for each object that is added to it, unless it is small."""
+
+    class Searched(Session):
+        count = 0
+
+        def __iter__(self) -> Iterator[object]:
+            self.count += 1
+            return super().__iter__()
+
+    with Searched(engine) as session:
+        kept = [Address() for _ in range(1000)]
+        session.add_all(kept)
+        session.flush()
+        for _ in range(30):
+            order = Order(customer_id=1)
+            session.add(order)
+            assert order.customer_public_id == CUSTOMERS[0]
+
+        assert 2 <= session.count <= 4
+
+
+def test_models_without_references(db: Session) -> None:
+    """Objects of a model without references cost no call of those of other models."""
+
+    def calls(count: int) -> int:
+        objects = [Address() for _ in range(count)]
+
+        def flush() -> None:
+            db.add_all(objects)
+            db.flush()
+
+        return calls_of(flush, folder="references")
+
+    calls(1)
+
+    assert calls(10) == calls(20) > 0
 
 
 @pytest.mark.backend

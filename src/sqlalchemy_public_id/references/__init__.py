@@ -37,7 +37,7 @@ from typing import Any, NoReturn, cast
 
 from sqlalchemy import BindParameter, ColumnElement, FromClause, Join, and_, case, event, inspect, select, tuple_
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import InstanceState, Mapped, Mapper, QueryableAttribute, Session
+from sqlalchemy.orm import Mapped, Mapper, QueryableAttribute, Session
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import operators
 
@@ -284,17 +284,10 @@ def _listen(mapper: Mapper[Any]) -> None:
             event.listen(mapper.class_manager[name], "set", reading.forget, raw=True)
 
 
-def _after_attach(session: Session, state: InstanceState[Any]) -> None:
-    # runs for the objects of all models: SQLAlchemy has no such event for one model
-    if weakref.ref(state.class_) in WITH_REFS:
-        reading.queue_for_reading(state)
-
-
 _LISTENERS = Listeners(
     Listener(Mapper, "before_mapper_configured", _before_mapper_configured),
     Listener(Mapper, "mapper_configured", _on_mapper_configured),
     Listener(Mapper, "after_configured", _after_configured),
-    Listener(Session, "after_attach", _after_attach, {"raw": True}),  # raw: SQLAlchemy does not wrap the function
     Listener(Session, "before_flush", writing.before_flush),
     Listener(Session, "after_flush", writing.after_flush),
     Listener(Session, "do_orm_execute", writing.do_orm_execute),

@@ -21,7 +21,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, ReferenceNotReadable
 from sqlalchemy_public_id.messages import refuse_coroutine, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, session_of
 from sqlalchemy_public_id.references.queries import AT_ONCE, Beside, public_ids_by_key, values_of
-from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, refs_of
+from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, objects_with_refs, refs_of
 from sqlalchemy_public_id.weak import RefDict
 
 _REMEMBERED = "sqlalchemy_public_id.references"
@@ -110,7 +110,7 @@ def read(
             raise _outside_greenlet(state, ref)
         if shown is Unknown.ASSIGNED:
             return find_id_of_assigned_row(session, state, ref)
-        _load(session, ref.source, [state, *islice(_take_queued(session, ref.source), AT_ONCE)])
+        _load(session, ref.source, [state, *islice(_take_queued(session, ref.source, state), AT_ONCE)])
         shown = read_loaded(state, ref)
     if isinstance(shown, Unknown):
         raise ReferenceNotReadable(field=_where(state, ref), model=ref.target.__name__, key=state.dict.get(ref.key))
@@ -249,22 +249,51 @@ def _load_keys(session: Session, objects: Mapping[InstanceState[Any], object]) -
                     set_committed_value(objects[state], name, values[name])
 
 
-_queues: RefDict[Session, defaultdict[Source | None, weakref.WeakSet[InstanceState[Any]]]] = RefDict()
-"""Session → source → the objects whose references are read together, so that no access has to search all objects of the
-session. The key ``None`` has the objects that were added since the last access to a reference."""
+class _Queue:
+    """The objects of a session whose references are read together, so that no access has to look at all objects."""
+
+    __slots__ = ("_of_last_search", "_unqueued", "added", "by_source")
+
+    def __init__(self) -> None:
+        self.added: weakref.WeakSet[InstanceState[Any]] = weakref.WeakSet()
+        """Objects that were loaded or changed since the last access to a reference."""
+        self.by_source: defaultdict[Source, weakref.WeakSet[InstanceState[Any]]] = defaultdict(weakref.WeakSet)
+        self._unqueued = 0
+        self._of_last_search = 0
+
+    def add_attached(self, session: Session) -> None:
+        """Add the objects that were added to *session*, which no event of their model reports.
+
+        Runs when a reference of an object is read that was not queued. All objects of the session are searched, but
+        in a large session not for each such object: the searches take no longer than the SELECTs of these objects.
+        """
+        self._unqueued += 1
+        if self._unqueued * _SEARCHED_FOR_ONE < self._of_last_search:
+            return
+        objects = list(session)
+        self._unqueued, self._of_last_search = 0, len(objects)
+        self.added.update(map(instance_state, objects_with_refs(objects)))
+
+
+_queues: RefDict[Session, _Queue] = RefDict()
+
+_SEARCHED_FOR_ONE = 100
+"""The objects of a session that are searched, and searched for what they lack, in about the time of one SELECT."""
 
 
 def queue_for_reading(state: InstanceState[Any], *event: object) -> None:
     """Queue an object whose references are then read together with those of others.
 
-    Runs when an object is loaded or added to a session, and when one of its foreign keys changes.
+    Runs when an object is loaded, and when one of its foreign keys changes.
     """
     session = state.session
     if session is not None:
-        queues = _queues.get(weakref.ref(session))
-        if queues is None:
-            queues = _queues.keep(session, defaultdict(weakref.WeakSet))
-        queues[None].add(state)
+        _queue_of(session).added.add(state)
+
+
+def _queue_of(session: Session) -> _Queue:
+    queue = _queues.get(weakref.ref(session))
+    return _queues.keep(session, _Queue()) if queue is None else queue
 
 
 def queue_again(state: InstanceState[Any], *event: Any) -> None:
@@ -277,14 +306,19 @@ def queue_again(state: InstanceState[Any], *event: Any) -> None:
     queue_for_reading(state)
 
 
-def _take_queued(session: Session, source: Source) -> Iterator[InstanceState[Any]]:
-    """Yield each object in the queue of *source*, and remove it, so that later accesses do not visit it again."""
-    queues = _queues.get(weakref.ref(session))
-    if queues is not None:
-        for state in _popped(queues[None]):
-            for ref in refs_of(state.mapper).values():
-                queues[ref.source].add(state)
-        yield from (state for state in _popped(queues[source]) if state.session is session)
+def _take_queued(session: Session, source: Source, state: InstanceState[Any]) -> Iterator[InstanceState[Any]]:
+    """Yield each object in the queue of *source*, and remove it, so that later accesses do not visit it again.
+
+    :param state: the object whose reference is read.
+    """
+    queue = _queue_of(session)
+    of_source = queue.by_source[source]
+    if state not in queue.added and state not in of_source:
+        queue.add_attached(session)
+    for added in _popped(queue.added):
+        for ref in refs_of(added.mapper).values():
+            queue.by_source[ref.source].add(added)
+    yield from (queued for queued in _popped(of_source) if queued.session is session)
 
 
 def _popped(states: weakref.WeakSet[InstanceState[Any]]) -> Iterator[InstanceState[Any]]:

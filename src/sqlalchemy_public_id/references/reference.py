@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias, cast
@@ -168,7 +169,13 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
 
 
 WITH_REFS: RefDict[Any, None] = RefDict()
-"""The classes that have references: other objects are passed over before any function is called for them."""
+"""The classes that have references."""
+
+
+def objects_with_refs(objects: Sequence[object]) -> Iterable[object]:
+    """Return those of *objects* whose models have references, without a call for any other object."""
+    models = {model for model in set(map(type, objects)) if weakref.ref(model) in WITH_REFS}
+    return (each for each in objects if type(each) in models) if models else ()
 
 
 def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias, cast
-from weakref import ref as weak_ref
 
 from sqlalchemy import select
 from sqlalchemy.orm import AttributeState, InstanceState, Mapper, ORMExecuteState, Session, load_only
@@ -19,11 +18,11 @@ from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
 from sqlalchemy_public_id.references.queries import Beside, public_ids_by_key, values_of
 from sqlalchemy_public_id.references.reading import read_loaded, relationship_changed, remember, values_beside
 from sqlalchemy_public_id.references.reference import (
-    WITH_REFS,
     Condition,
     PublicRef,
     Source,
     UnresolvedKey,
+    objects_with_refs,
     refs_of,
 )
 from sqlalchemy_public_id.references.scopes import Member, Target, check_again, check_row, is_in_scope, not_found
@@ -138,11 +137,8 @@ def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, T
     :raises PublicIdNotFound: if a public id belongs to no row, and to no new object of the session. Nothing is changed
         in this case.
     """
-    # most objects of a flush have no references: nothing is called for them
-    objects = list(objects)
-    models = {model for model in set(map(type, objects)) if weak_ref(model) in WITH_REFS}
     members: list[Member] = []
-    for state in map(instance_state, (each for each in objects if type(each) in models) if models else ()):
+    for state in map(instance_state, objects_with_refs(list(objects))):
         for ref in refs_of(state.mapper).values():
             value = state.dict.get(ref.key)
             if isinstance(value, UnresolvedKey) and value.attribute == ref.attribute:
