@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, String, text
 from support.command import run
+from support.connections import monitor, processes
 from support.invoices import NAME, NewInvoices
 from support.marks import on
 from support.people import people
@@ -85,6 +86,37 @@ def test_interrupted_build(engine: Engine, jobs: int) -> None:
 
 
 @pytest.mark.slow
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupted_wait(engine: Engine, jobs: int) -> None:
+    """While statements wait for locks, Ctrl-C stops at once, and none of them waits any longer."""
+
+    def waiting() -> int:
+        states = [each.State for each in processes(watched) if each.db == engine.url.database]
+        return states.count("Waiting for table metadata lock")
+
+    with (
+        people(engine, 50, table="a") as a,
+        people(engine, 50, table="b") as b,
+        engine.connect() as reader,
+        monitor(engine) as watched,
+    ):
+        reader.execute(text("SELECT * FROM a, b"))
+        command = [*COMMAND, "add", url(engine), "a", "b", "--jobs", str(jobs), "--lock-timeout", "300"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+            wait_until(lambda: waiting() == jobs, "the statements")
+            started.send_signal(signal.SIGINT)
+            stdout, stderr = started.communicate(timeout=60)
+        wait_until(lambda: not waiting(), "the end of the statements", seconds=60)
+
+        assert (started.returncode, stdout) == (130, "")
+        assert stderr.endswith("interrupted; run the same command again to continue\n")
+        reader.rollback()
+        assert not a.state().exists
+        assert not b.state().exists
+
+
+@pytest.mark.slow
 @on("postgresql")
 def test_interrupted_batch_beside_a_build(engine: Engine) -> None:
     """The first Ctrl-C names the table with a batch, and the one that it waits for; the second stops at once."""
@@ -108,7 +140,7 @@ def test_interrupted_batch_beside_a_build(engine: Engine) -> None:
 
 
 @pytest.mark.slow
-@on("postgresql")
+@on("postgresql", "mysql", "mariadb")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_tables_that_have_not_begun(engine: Engine, jobs: int) -> None:
     """After Ctrl-C, the batches end, and no other table begins; the same command continues."""

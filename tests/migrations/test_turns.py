@@ -7,13 +7,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
-from support.connections import kill, number_of
+from support.connections import kill, monitor, number_of, processes
 from support.marks import on
 from support.people import People, migrating, people, send
 from support.private_servers import wait_until
@@ -136,6 +136,37 @@ def test_turn_whose_end_is_interrupted(table: People, new_engine: Callable[..., 
     event.remove(table.engine, "before_cursor_execute", interrupt)
 
     People(new_engine(table.engine.name, table.engine.url)).run("backfill_public_id", lock_timeout=0.1, index_timeout=1)
+
+
+@on("mysql", "mariadb")
+def test_statement_without_a_client(table: People, new_engine: Callable[..., Engine]) -> None:
+    """A statement whose client has given up does not go on: it would wait for its lock, and change the table later."""
+    impatient = People(new_engine(table.engine.name, table.engine.url, connect_args={"read_timeout": 2}))
+    with table.engine.connect() as reader, monitor(table.engine) as watched:
+        reader.execute(text("SELECT * FROM person"))
+        with pytest.raises(OperationalError, match="Lost connection|timed out"):
+            impatient.run("expand_public_id", lock_timeout=300)
+
+        def has_ended() -> bool:
+            return "Waiting for table metadata lock" not in [each.State for each in processes(watched)]
+
+        wait_until(has_ended, "the end of the statement")
+
+
+@on_servers
+def test_turn_of_another_program(table: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation that has lost its connection cancels no statement of the migration that now has the turn."""
+    canceled: list[int] = []
+    with autocommit(table.engine) as lost, autocommit(table.engine) as next_one, ExitStack() as turns:
+        kind = type(database_of(lost.dialect).session(lost))
+        monkeypatch.setattr(kind, "cancel", lambda session, number: canceled.append(number))
+        with suppress(OperationalError), hold_turn(lost, "person", timeout=0):
+            kill(table.engine, number_of(lost))
+            turns.enter_context(hold_turn(next_one, "person", timeout=10))
+            send(lost, "SELECT 1")
+
+        assert lost.invalidated
+        assert canceled == []
 
 
 @on_servers

@@ -9,7 +9,8 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from copy import copy
 from typing import Any, ClassVar
 
 from sqlalchemy import Connection
@@ -44,6 +45,8 @@ class MigrationSession(ABC):
         self.connection: Connection = connection
         self.timeouts: Timeouts = timeouts or Timeouts()
         self.is_limited: bool = timeouts is not None
+        self.number: int | None = None
+        """The number of the connection while it has the turn; ``None`` if no other connection can cancel for it."""
 
     @property
     def is_stable(self) -> bool:
@@ -191,7 +194,10 @@ class MigrationSession(ABC):
 
     @abstractmethod
     def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
-        """Try to take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table."""
+        """Try to take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table.
+
+        Sets :attr:`number`.
+        """
 
     @abstractmethod
     def read_holder(self) -> Any:
@@ -229,8 +235,24 @@ class MigrationSession(ABC):
         try:
             yield
         finally:
-            if is_ours:
+            if is_ours and self.connection.invalidated:
+                self._end_statement()
+            elif is_ours:
                 self.end_turn()
+
+    def _end_statement(self) -> None:
+        """Cancel what the server still executes for a connection that was closed, by Ctrl-C or a limit of the driver.
+
+        Otherwise, MySQL completes an ``ALTER TABLE`` whose client is gone, and keeps the turn meanwhile. Whoever has
+        the turn under the number of that connection is that connection, even if a proxy now leads to another server.
+        """
+        if self.number is None:
+            return
+        with suppress(SQLAlchemyError), self.connection.engine.connect() as connection:
+            other = copy(self)
+            other.connection = connection
+            if other.read_holder() == self.number:
+                other.cancel(self.number)
 
 
 def send(connection: Connection, sql: str) -> Any:

@@ -158,7 +158,9 @@ class MySQLSession(MigrationSession):
     def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
         database = schema or send(self.connection, "SELECT DATABASE()").scalar()
         self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
-        return try_lock(self.connection, self._turn)
+        is_taken = try_lock(self.connection, self._turn)
+        self.number = self.read_number() if is_taken else None
+        return is_taken
 
     def read_holder(self) -> Any:
         return send(self.connection, f"SELECT IS_USED_LOCK({self._turn})").scalar()

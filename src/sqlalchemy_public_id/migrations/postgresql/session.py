@@ -169,10 +169,10 @@ class PostgreSQLSession(MigrationSession):
         kind = "" if self._is_alone else "xact_"
         key = f"{_CLASS << 32} + CAST(oid AS bigint)"
         query = (
-            f"SELECT CAST(oid AS bigint), pg_catalog.pg_try_advisory_{kind}lock({key}) "
+            f"SELECT CAST(oid AS bigint), pg_catalog.pg_try_advisory_{kind}lock({key}), pg_catalog.pg_backend_pid() "
             f"FROM (SELECT CAST({oid} AS oid) AS oid) t"
         )
-        found, is_taken = send(self.connection, query).one()
+        found, is_taken, self.number = send(self.connection, query).one()
         if found is None:
             return None  # there is no such table; the operation will report it
         self._oid = found
