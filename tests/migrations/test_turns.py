@@ -144,7 +144,7 @@ def test_statement_without_a_client(table: People, new_engine: Callable[..., Eng
     impatient = People(new_engine(table.engine.name, table.engine.url, connect_args={"read_timeout": 2}))
     with table.engine.connect() as reader, monitor(table.engine) as watched:
         reader.execute(text("SELECT * FROM person"))
-        with pytest.raises(OperationalError, match="Lost connection|timed out"):
+        with pytest.raises(OperationalError, match=r"Lost connection|timed out"):
             impatient.run("expand_public_id", lock_timeout=300)
 
         def has_ended() -> bool:
