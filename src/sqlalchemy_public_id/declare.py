@@ -12,6 +12,7 @@
 
 ``__public_id__`` sets the format of a model's ids, or a :class:`~sqlalchemy_public_id.TypedId` class.
 ``__public_id_unique_with__`` names the columns with which the ids are unique, where they are not unique alone.
+``__public_id_sql_type__ = "TEXT"`` declares a column without a length; all models of a base inherit it from the base.
 ``PublicIdMixin[CustomerId]`` also sets a typed id, and declares the attribute's type for mypy and pyright.
 """
 
@@ -318,8 +319,14 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
 
 
 def _mixed_in(model: Any, **kwargs: Any) -> MappedColumn[Any]:
-    format: Any = declared_format(model)
-    return public_id_column(format, unique_with=model.__public_id_unique_with__, sort_order=-9, **kwargs)
+    return public_id_column(declared_format(model), **declared_settings(model), sort_order=-9, **kwargs)
+
+
+def declared_settings(model: Any) -> dict[str, Any]:
+    """Return the arguments of :func:`public_id_column` that attributes of *model* set, besides the format."""
+    # no mixin has the type, because its value would hide the one of a base, which is inherited after the mixin
+    sql_type = getattr(model, "__public_id_sql_type__", None)
+    return {"unique_with": model.__public_id_unique_with__, "sql_type": sql_type}
 
 
 def declared_format(model: Any) -> Format | type[TypedId]:

@@ -9,6 +9,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
+from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.alphabets import is_printable
@@ -45,10 +46,27 @@ def column_type(
     """
     if format.is_native and format.bits:
         return traits.integer_type(format.bits)
-    sized = (traits.column_text if is_created else traits.text_type)(format.max_length)
+    return text_type(format.max_length, traits, sql_type=sql_type, is_created=is_created)
+
+
+def text_type(length: int, traits: Traits, *, sql_type: str | None = None, is_created: bool = False) -> TypeEngine[str]:
+    """Return SQLAlchemy's own type for text of up to *length* characters, as :func:`column_type` does."""
+    sized = (traits.column_text if is_created else traits.text_type)(length)
     if sql_type is None or not traits.indexes_text:
         return sized
     return Text(collation=getattr(sized, "collation", None))
+
+
+def require_text_index(what: str, sql_type: str | None, length: int, dialect: Dialect) -> None:
+    """Raise an error if a column of *sql_type* cannot have an index in the database of *dialect*.
+
+    :raises ConfigurationError: with the type that has a length.
+    """
+    if sql_type is not None and not traits_for(dialect).indexes_text:
+        raise ConfigurationError(
+            f"{what} has sql_type={sql_type!r}, which {dialect.name} indexes by a prefix of fixed length, or not at "
+            f"all; leave sql_type out, so that the column is VARCHAR({length})"
+        )
 
 
 def to_database(format: Format, text: object, dialect: Dialect) -> Any:

@@ -31,7 +31,14 @@ from sqlalchemy_public_id.mixed_formats import (
     refuse_mixed_unions,
     refused_mixture,
 )
-from sqlalchemy_public_id.stored_ids import as_bits_format, column_type, text_of, text_to_compare, to_database
+from sqlalchemy_public_id.stored_ids import (
+    as_bits_format,
+    column_type,
+    require_text_index,
+    text_of,
+    text_to_compare,
+    to_database,
+)
 from sqlalchemy_public_id.typed import TypedId
 
 _IN = {operators.in_op, operators.not_in_op}
@@ -206,9 +213,9 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
     def __init__(self, format: Format | type[TypedId], sql_type: Literal["TEXT"] | None = None) -> None:
         self.format = format
         self.id_format: Format = format_of(format)
-        self.sql_type = sql_type
+        self.sql_type: Literal["TEXT"] | None = sql_type
         if sql_type is not None:
-            _require_text(self.id_format, sql_type)
+            require_text(self.id_format, sql_type)
         self._typed: type[TypedId] | None = None if isinstance(format, Format) else format
         super().__init__(self.id_format.max_length)
         if self.id_format.is_native:
@@ -265,12 +272,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         traits = traits_for(dialect)
         if self.sql_type is None:
             return dialect.type_descriptor(column_type(self.id_format, traits, is_created=True))
-        if not traits.indexes_text:
-            raise ConfigurationError(
-                f"a column of {self.id_format!r} has sql_type={self.sql_type!r}, which {dialect.name} indexes by a "
-                f"prefix of fixed length, or not at all; leave sql_type out, so that the column is "
-                f"VARCHAR({self.id_format.max_length})"
-            )
+        require_text_index(f"a column of {self.id_format!r}", self.sql_type, self.id_format.max_length, dialect)
         return column_type(self.id_format, traits, sql_type=self.sql_type)  # as it is: drivers adapt TEXT to VARCHAR
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
@@ -352,12 +354,16 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
         return f"{type(self).__name__}({declared}{own})"
 
 
-def _require_text(format: Format, sql_type: object) -> None:
+def require_text(format: Format | None, sql_type: object) -> None:
+    """Raise an error if ids of *format* cannot have *sql_type*; ``None`` stands for ids of any model, which are text.
+
+    :raises ConfigurationError: with the remedy.
+    """
     if sql_type != "TEXT":
         raise ConfigurationError(
             f'sql_type is {safe_repr(sql_type)}, expected "TEXT", or None for the type that the format needs'
         )
-    if format.is_native:
+    if format is not None and format.is_native:
         raise ConfigurationError(
             f'sql_type="TEXT" needs a format whose ids are stored as text, but {format!r} stores numbers; add '
             f'storage="text" to the format'

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import Engine, create_engine
 from support.marks import on
-from support.people import People
+from support.people import People, send
 from support.refusals import refused
 from support.rights import user_with
 
@@ -101,6 +101,62 @@ def test_dynamic_sql(new_people: Callable[..., People]) -> None:
     )
     people.drop()
     people.execute("DROP FUNCTION keep")
+
+
+@on("postgresql")
+def test_other_language(new_people: Callable[..., People], engine: Engine) -> None:
+    """A function that names the table, in a language that is not read, is said to be not examined."""
+    people = new_people(0)
+    people.execute("CREATE LANGUAGE unread HANDLER plpgsql_call_handler")
+    for name, body in (("named", "INSERT INTO person VALUES (1, 'x');"), ("unrelated", "NULL;")):
+        people.execute(f"CREATE FUNCTION {name}() RETURNS void LANGUAGE unread AS $$ BEGIN {body} END $$")
+    with engine.connect() as connection:
+        report = examine(connection, plan_for(people.target, engine.dialect), PHASES["add"])
+    people.execute("DROP LANGUAGE unread CASCADE")
+
+    assert report.not_examined == ("the function named(), which is written in unread",)
+
+
+@on("sqlite")
+def test_temporary_triggers(new_people: Callable[..., People], engine: Engine) -> None:
+    """Temporary triggers and views of the connection that name the table are said to be not examined."""
+    people = new_people(0)
+    with engine.connect() as connection:
+        for statement in (
+            "CREATE TEMP TRIGGER note AFTER INSERT ON person BEGIN INSERT INTO kept VALUES (NEW.id); END",
+            "CREATE TEMP VIEW kept AS SELECT * FROM Person",
+            "CREATE TEMP VIEW unrelated AS SELECT 1",
+        ):
+            send(connection, statement)
+        report = examine(connection, plan_for(people.target, engine.dialect), PHASES["add"])
+        for left in ("TRIGGER note", "VIEW kept", "VIEW unrelated"):
+            send(connection, f"DROP {left}")
+
+    assert report.not_examined == ("the trigger note, which is temporary", "the view kept, which is temporary")
+
+
+@on("mysql", "mariadb")
+def test_events_and_other_databases(new_people: Callable[..., People], engine: Engine) -> None:
+    """Events, and programs of other databases, are read; MariaDB's triggers of other databases are not examined."""
+    people, own, other = new_people(0), engine.url.database, f"{engine.url.database}_kept"
+    people.execute(f"CREATE DATABASE {other}")
+    into = f"INSERT INTO {own}.person VALUES (1, 'x')"
+    try:
+        people.execute("CREATE EVENT yearly ON SCHEDULE EVERY 1 YEAR DISABLE DO INSERT INTO person VALUES (1, 'x')")
+        people.execute(f"CREATE TABLE {other}.source (id int)")
+        people.execute(f"CREATE TRIGGER {other}.copied AFTER INSERT ON {other}.source FOR EACH ROW {into}")
+        people.execute(f"CREATE PROCEDURE {other}.written() {into}")
+        people.execute(f"CREATE EVENT {other}.weekly ON SCHEDULE EVERY 1 WEEK DISABLE DO {into}")
+        with engine.connect() as connection:
+            report = examine(connection, plan_for(people.target, engine.dialect), PHASES["add"])
+    finally:
+        people.execute(f"DROP DATABASE {other}")
+        people.execute("DROP EVENT IF EXISTS yearly")
+
+    found = {str(obstacle).partition(" has ")[0] for obstacle in report.obstacles}
+    triggers = {f"the trigger {other}.copied"} if engine.name == "mysql" else set[str]()
+    assert found == {"the event yearly", f"the procedure {other}.written", f"the event {other}.weekly", *triggers}
+    assert report.not_examined == (() if engine.name == "mysql" else ("the triggers of other databases",))
 
 
 @on("postgresql", "mysql", "mariadb")

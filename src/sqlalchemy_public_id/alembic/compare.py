@@ -55,6 +55,7 @@ from sqlalchemy_public_id.migrations.databases import live_table
 from sqlalchemy_public_id.migrations.from_models import has_own_default, read_declared
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY
+from sqlalchemy_public_id.stored_ids import require_text_index
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -133,6 +134,9 @@ def replace_ops(
         target = replace(target, schema=schema)
         needless = [op for op in changes.ops if _makes_unique(op, target)]
         added = [op for op in changes.ops if isinstance(op, AddColumnOp) and op.column.name == column.name]
+        require_text_index(f"the column {target}", target.sql_type, target.format.max_length, context.dialect)
+        if not added:
+            target = replace(target, sql_type=None)  # the column keeps its type
         if existing is None:
             if _wants_default(column):  # CREATE TABLE cannot contain it; nobody else uses the table yet
                 changes.ops.append(ExpandPublicIdOp(**vars(target), online=False))

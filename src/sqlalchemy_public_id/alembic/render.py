@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic.directives import Directive
-from sqlalchemy_public_id.alembic.ops import DropPublicIdOp, PublicIdOp
+from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, DropPublicIdOp, ExpandPublicIdOp, PublicIdOp
 from sqlalchemy_public_id.declare import PublicIdType
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.dialects.mysql import MySQL
@@ -35,7 +35,7 @@ from sqlalchemy_public_id.keys.coprime.step import KeySpace
 from sqlalchemy_public_id.keys.ranges import Range
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.references import AnyPublicIdType
-from sqlalchemy_public_id.stored_ids import column_type
+from sqlalchemy_public_id.stored_ids import column_type, text_type
 from sqlalchemy_public_id.tokens import TokenType
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES
 from sqlalchemy_public_id.types import IdColumnType
@@ -73,6 +73,8 @@ def _render(context: AutogenContext, op: Directive) -> list[str]:
     omitted = {"table", "schema"} if in_batch else set[str]()
     if isinstance(op, DropPublicIdOp):
         omitted |= {"format", "server_default"}  # not needed to drop a column
+    if isinstance(op, PublicIdOp) and not isinstance(op, (AddPublicIdOp, ExpandPublicIdOp)):
+        omitted.add("sql_type")  # which the column has already
     arguments = [
         f"{'' if name in _POSITIONAL else f'{name}='}{_literal(context, value)}"
         for name, value in op.arguments().items()
@@ -166,7 +168,7 @@ def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenC
     if isinstance(item, TokenType):
         return _plain(context, lambda traits: traits.integer_type(8 * DIGEST_BYTES))
     if isinstance(item, AnyPublicIdType):
-        return _plain(context, lambda traits: traits.text_type(item.length))
+        return _plain(context, lambda traits: text_type(item.length, traits, sql_type=item.sql_type))
     if not isinstance(item, IdColumnType):
         return False
     style = context.opts.get("public_id_render") or "plain"

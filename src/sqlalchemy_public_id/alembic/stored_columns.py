@@ -16,14 +16,14 @@ from alembic.operations import MigrateOperation
 from alembic.operations.ops import AddColumnOp, AlterColumnOp, CreateTableOp, DropColumnOp, ModifyTableOps, UpgradeOps
 from sqlalchemy import Column, MetaData
 from sqlalchemy.exc import NoReferenceError
-from sqlalchemy.types import BINARY, LargeBinary, NullType, TypeEngine
+from sqlalchemy.types import BINARY, LargeBinary, NullType, Text, TypeEngine
 
 from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, DropPublicIdOp, ExpandPublicIdOp
 from sqlalchemy_public_id.columns import is_public_id, public_id_type
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations import PublicIdColumn
-from sqlalchemy_public_id.migrations.databases import is_supported, live_table, plan_for
+from sqlalchemy_public_id.migrations.databases import database_of, is_supported, live_table, plan_for
 from sqlalchemy_public_id.migrations.from_models import read_declared
 from sqlalchemy_public_id.migrations.obstacles import makes_uuids
 from sqlalchemy_public_id.migrations.state import State
@@ -157,6 +157,9 @@ def drop_instead(context: AutogenContext, dropped: DropColumnOp) -> tuple[DropPu
     options: Any = {**place, "format": found, "comment": state.comment}
     if state.unique is not None:
         options["unique_name"] = state.unique.name
+    is_text_type = isinstance(dropped.to_column().type, Text) and not found.is_native
+    if is_text_type and database_of(context.dialect).plan.indexes_whole_texts:
+        options["sql_type"] = "TEXT"
     op = DropPublicIdOp(**options)
     op.undone_by = (ExpandPublicIdOp if state.nullable else AddPublicIdOp)(**options)
     op.notes = [f"No model declares {op.target}. Its ids are lost, and links that contain them stop working."]

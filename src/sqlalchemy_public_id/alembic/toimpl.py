@@ -21,7 +21,12 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import command_line
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import database_of, plan_for
-from sqlalchemy_public_id.migrations.from_models import format_in_models, name_in_models, others_in_models
+from sqlalchemy_public_id.migrations.from_models import (
+    format_in_models,
+    name_in_models,
+    others_in_models,
+    sql_type_in_models,
+)
 from sqlalchemy_public_id.migrations.operation import PHASES, run_phases
 from sqlalchemy_public_id.migrations.plan import Phase, Plan
 from sqlalchemy_public_id.migrations.table import columns_of
@@ -54,12 +59,14 @@ def _run(operations: Operations, op: ops.PublicIdOp) -> None:
 
 
 def _named_target(context: MigrationContext, op: ops.PublicIdOp) -> PublicIdColumn:
-    """Return the target of *op*, with what the models say about its unique index: the other columns, and the name."""
+    """Return the target of *op*, with what the models say about its unique index, and the type of a new column."""
     models, target = context.opts.get("target_metadata"), op.target
     if "unique_with" not in op.options:
         others = others_in_models(models, target) or ()
         if others and _has_columns(context, target, others):  # or else the model is newer than this revision
             target = replace(target, unique_with=others)
+    if "sql_type" not in op.options and "expand" in _phases_of(op):
+        target = replace(target, sql_type=sql_type_in_models(models, target))
     name = name_in_models(models, target, context.dialect)
     return target if name is None or op.options.get("unique_name") else replace(target, unique_name=name)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 from sqlalchemy.orm.attributes import del_attribute, instance_state, set_attribute
 from typing_extensions import Self
 
-from sqlalchemy_public_id.declare import bigint_key, one_format, public_id_column
+from sqlalchemy_public_id.declare import bigint_key, declared_settings, one_format, public_id_column
 from sqlalchemy_public_id.errors import ConfigurationError, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
@@ -90,8 +90,7 @@ class PublicIdColumnSQLModel(SQLModel):
         own: dict[str, Any] = {}  # new columns for each table: SQLModel would share those of a base
         if issubclass(cls, PublicIdSQLModel):
             own["id"] = Field(default=None, sa_column=bigint_key(info={MIXED_IN: True}).column, exclude=True)
-        format: Any = declared
-        column = public_id_column(format, unique_with=cls.__public_id_unique_with__).column
+        column = public_id_column(declared, **declared_settings(cls)).column
         own["public_id"] = Field(default=None, sa_column=column)
         own["public_id"].metadata.append(PublicId(declared))
         fields, rest = cls.model_fields, dict(cls.model_fields)

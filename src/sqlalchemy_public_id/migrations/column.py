@@ -10,9 +10,9 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.migrations.consent import Keeps, ServerDefault, check_choices, check_flags
+from sqlalchemy_public_id.migrations.consent import Keeps, ServerDefault, SqlType, check_choices, check_flags
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import format_of
+from sqlalchemy_public_id.types import format_of, require_text
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class PublicIdColumn:
     schema: str | None = None
     unique_name: str = ""
     unique_with: Sequence[str] = ()
+    sql_type: SqlType | None = None
     collation: str | None = None
     keeps: Keeps | None = None
     server_default: ServerDefault = "keep"
@@ -58,6 +59,8 @@ class PublicIdColumn:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.sql_type is not None:
+            require_text(self.format, self.sql_type)
         if self.invisible is not None:
             check_flags(invisible=self.invisible)
 

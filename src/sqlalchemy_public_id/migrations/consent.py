@@ -25,6 +25,7 @@ Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
 OnDuplicate: TypeAlias = Literal["refuse", "replace"]
 OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
 OnStoredCode: TypeAlias = Literal["refuse", "ignore"]
+SqlType: TypeAlias = Literal["TEXT"]
 
 
 class Options(TypedDict, total=False):
@@ -44,6 +45,13 @@ class Options(TypedDict, total=False):
         Doc(
             "The other columns of the unique index: the key by which the table is partitioned, or distributed over "
             "servers. By default, they come from the model. ``--unique-with`` may be repeated."
+        ),
+    ]
+    sql_type: Annotated[
+        SqlType | None,
+        Doc(
+            "The type of a new column of text: ``TEXT``, which has no length, on PostgreSQL and SQLite. By default, it "
+            "comes from the model; without models, it is a ``VARCHAR`` for the format."
         ),
     ]
     collation: Annotated[

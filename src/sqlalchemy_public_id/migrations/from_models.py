@@ -17,6 +17,7 @@ from sqlalchemy_public_id.columns import declared_unique_with, is_public_id, pub
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
+from sqlalchemy_public_id.migrations.consent import SqlType
 from sqlalchemy_public_id.migrations.databases import database_of
 from sqlalchemy_public_id.unique_index import index_with_others, name_index
 
@@ -26,7 +27,8 @@ Models: TypeAlias = MetaData | Sequence[MetaData] | None
 
 def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | None:
     """Return what a model declares about its *column* of public ids; ``None`` if the column is not unique."""
-    format, others = public_id_type(column).id_format, _others_of(column)
+    type_, others = public_id_type(column), _others_of(column)
+    format = type_.id_format
     generates = not has_own_default(column) and database_of(dialect).plan.defaults_of(dialect).can_generate(format)
     unique = _unique_of(column.table, column.name, *others)
     if unique is None:
@@ -38,6 +40,7 @@ def read_declared(column: Column[Any], dialect: Dialect) -> PublicIdColumn | Non
         schema=column.table.schema,
         unique_name=_name_in_database(unique, dialect),
         unique_with=others,
+        sql_type=type_.sql_type,
         server_default="keep" if generates else "none",
         comment=column.comment,
     )
@@ -60,18 +63,20 @@ def name_in_models(models: Models, target: PublicIdColumn, dialect: Dialect) -> 
 
 def format_in_models(models: Models, target: PublicIdColumn) -> Format | None:
     """Return the format that the models declare for the column of *target*; ``None`` if they do not declare it."""
-    table = _table_in_models(models, target)
-    for column in () if table is None else table.columns:
-        if column.name == target.column and is_public_id(column):
-            return public_id_type(column).id_format
-    return None
+    column = _column_in_models(models, target)
+    return None if column is None else public_id_type(column).id_format
+
+
+def sql_type_in_models(models: Models, target: PublicIdColumn) -> SqlType | None:
+    """Return the ``sql_type`` that the models declare for the column of *target*, if its ids can have it."""
+    column = None if target.format.is_native else _column_in_models(models, target)
+    return None if column is None else public_id_type(column).sql_type
 
 
 def others_in_models(models: Models, target: PublicIdColumn) -> tuple[str, ...] | None:
     """Return the columns with which the models declare the column of *target* unique; ``None`` if they lack it."""
-    table = _table_in_models(models, target)
-    columns = () if table is None else table.columns
-    return next((_others_of(each) for each in columns if each.name == target.column and is_public_id(each)), None)
+    column = _column_in_models(models, target)
+    return None if column is None else _others_of(column)
 
 
 def _others_of(column: Column[Any]) -> tuple[str, ...]:
@@ -107,6 +112,13 @@ def tables_in_models(models: Models, name: str, schema: str | None) -> list[Tabl
 
 def _table_in_models(models: Models, target: PublicIdColumn) -> Table | None:
     return next(iter(tables_in_models(models, target.table, target.schema)), None)
+
+
+def _column_in_models(models: Models, target: PublicIdColumn) -> Column[Any] | None:
+    """Return the column of *target*, if the models declare it as one of public ids."""
+    table = _table_in_models(models, target)
+    columns = () if table is None else table.columns
+    return next((each for each in columns if each.name == target.column and is_public_id(each)), None)
 
 
 def _unique_of(table: Table, *columns: str) -> Index | UniqueConstraint | None:

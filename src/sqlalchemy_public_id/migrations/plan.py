@@ -23,7 +23,7 @@ from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
 from sqlalchemy_public_id.migrations.stored_code.scope import Finding
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 from sqlalchemy_public_id.migrations.table import LiveTable
-from sqlalchemy_public_id.stored_ids import column_type
+from sqlalchemy_public_id.stored_ids import column_type, require_text_index
 
 Phase: TypeAlias = Literal["expand", "backfill", "contract", "loosen", "drop"]
 
@@ -95,6 +95,7 @@ class Plan(ABC):
                 raise ConfigurationError(f"the name of the {kind}, {safe_repr(name)}, {problem}: choose another one")
         if target.invisible and not self.hides_columns:
             raise ConfigurationError(f"{dialect.name} cannot hide a column; leave out invisible=True")
+        require_text_index(f"the column {target}", target.sql_type, target.format.max_length, dialect)
         self.online = online
         self.consent: Consent = consent or Consent()
         self.defaults: ServerDefaults = self.defaults_of(dialect)
@@ -107,7 +108,8 @@ class Plan(ABC):
     @cached_property
     def type(self) -> str:
         """The type of a new column, which depends on what the server of :func:`~.databases.live_table` has."""
-        written = column_type(self.target.format, traits_for(self.dialect), is_created=True)
+        target, traits = self.target, traits_for(self.dialect)
+        written = column_type(target.format, traits, sql_type=target.sql_type, is_created=True)
         return self.dialect.type_compiler_instance.process(written)
 
     def _problem(self, name: str, kind: str) -> str | None:

@@ -72,8 +72,8 @@ def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
         raise
 
 
-_SETTINGS = {"__public_id__", "__public_id_unique_with__", "__public_id_refs__"}
-"""The names that a class may have: the format of its ids, the columns they are unique with, and a cache."""
+_SETTINGS = {"__public_id__", "__public_id_unique_with__", "__public_id_sql_type__", "__public_id_refs__"}
+"""The names that a class may have: three settings of its ids, and a cache."""
 
 
 def _refuse_other_settings(model: type[Any]) -> None:

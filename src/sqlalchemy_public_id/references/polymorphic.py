@@ -26,7 +26,7 @@ There is no foreign key, so the id stays when the row is deleted.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, String
 from sqlalchemy.engine import Dialect
@@ -39,8 +39,8 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, Pub
 from sqlalchemy_public_id.key_types import EQUALITIES
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.registry import format_of
-from sqlalchemy_public_id.stored_ids import text_to_compare
-from sqlalchemy_public_id.types import IdColumnType, unwrapped
+from sqlalchemy_public_id.stored_ids import require_text_index, text_to_compare, text_type
+from sqlalchemy_public_id.types import IdColumnType, require_text, unwrapped
 
 __all__ = ["AnyPublicIdType"]
 
@@ -71,6 +71,7 @@ class AnyPublicIdType(TypeDecorator[str]):
     row. The column is compared byte by byte on every database.
 
     :param length: the maximum length of an id in characters, at most 255.
+    :param sql_type: ``"TEXT"`` for a column without a length; see :class:`~sqlalchemy_public_id.PublicIdType`.
     :raises InvalidPublicId: during the flush or statement, if a value is not such an id or is too long.
     """
 
@@ -78,14 +79,20 @@ class AnyPublicIdType(TypeDecorator[str]):
     cache_ok: bool | None = True
     comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
 
-    def __init__(self, length: int = 64) -> None:
+    def __init__(self, length: int = 64, sql_type: Literal["TEXT"] | None = None) -> None:
         if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST:
             raise ConfigurationError(f"length is {safe_repr(length)}, expected a whole number from 1 to {_LONGEST}")
+        if sql_type is not None:
+            require_text(None, sql_type)
         self.length = length
+        self.sql_type = sql_type
         super().__init__(length)
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(traits_for(dialect).column_text(self.length))
+        if self.sql_type is None:
+            return dialect.type_descriptor(traits_for(dialect).column_text(self.length))
+        require_text_index("a column of ids of any model", self.sql_type, self.length, dialect)
+        return text_type(self.length, traits_for(dialect), sql_type=self.sql_type)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None:
@@ -105,7 +112,8 @@ class AnyPublicIdType(TypeDecorator[str]):
         return _ComparedText(self.length) if op in EQUALITIES else String()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.length})"
+        own = "" if self.sql_type is None else f", sql_type={self.sql_type!r}"
+        return f"{type(self).__name__}({self.length}{own})"
 
 
 class _ComparedText(TypeDecorator[str]):

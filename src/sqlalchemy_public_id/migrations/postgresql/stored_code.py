@@ -77,7 +77,7 @@ LEFT JOIN LATERAL (
            pg_catalog.bool_or(t.typrelid = {_THIS}) AS takes_ours
     FROM pg_catalog.unnest(COALESCE(p.proallargtypes, CAST(p.proargtypes AS oid[]))) WITH ORDINALITY u (type, place)
     JOIN pg_catalog.pg_type t ON t.oid = u.type) a ON true
-WHERE CAST(p.oid AS bigint) = ANY (CAST(:functions AS bigint[])) OR l.lanname IN ('sql', 'plpgsql')
+WHERE CAST(p.oid AS bigint) = ANY (CAST(:functions AS bigint[])) OR l.lanname NOT IN ('internal', 'c')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND (
     r.typrelid = {_THIS} OR a.takes_ours OR a.is_generic
     OR pg_catalog.strpos(pg_catalog.lower(p.prosrc), pg_catalog.lower(CAST(:table AS text))) > 0)
@@ -137,7 +137,7 @@ class _Catalogs:
         reasons = [
             f"{self._name(row)}, which is written in {row.language}"
             for row in functions
-            if row.function in self._triggers and row.language not in ("sql", "plpgsql") and not row.is_server_s
+            if row.language not in ("sql", "plpgsql") and not row.is_server_s
         ]
         return replace(code, not_examined=(*code.not_examined, *reasons), by_name=(*code.by_name, *self._arguments()))
 

@@ -31,10 +31,10 @@ class _Program(NamedTuple):
 
 def read_stored_code(migration: Migration, change: Change) -> StoredCode:
     """Return the triggers and views that fail only after the *change*, and those that fail on a copy already before."""
-    target = replace(migration.target, schema=None)
+    target, temporary = replace(migration.target, schema=None), _temporary(migration)
     with copied_schema(migration) as copy:
         if not inspect(copy).has_table(target.table):
-            return StoredCode(not_examined=(f"the triggers of {target.table}, which cannot be copied",))
+            return StoredCode(not_examined=(f"the triggers of {target.table}, which cannot be copied", *temporary))
         before = dict(_failures(copy))
         plan, table = type(migration.plan)(target, copy.dialect), SQLiteTable(copy, target)
         try:
@@ -42,13 +42,23 @@ def read_stored_code(migration: Migration, change: Change) -> StoredCode:
                 for sql in step.statements(table.read_state()):
                     send(copy, sql)
         except DBAPIError:
-            return StoredCode()  # the rehearsal reports it
+            return StoredCode(not_examined=temporary)  # the rehearsal reports the error
         after = dict(_failures(copy))
         master = send(copy, "SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')").all()
     found = [Finding(it.label, "", reason) for it, reason in after.items() if it not in before]
     concerned = {row.name for row in master if target.table.lower() in row.sql.lower()}
     missing = [f"{it.label}, as it needs the application ({why})" for it, why in before.items() if it.name in concerned]
-    return StoredCode(tuple(found), not_examined=tuple(missing))
+    return StoredCode(tuple(found), not_examined=(*missing, *temporary))
+
+
+def _temporary(migration: Migration) -> tuple[str, ...]:
+    """Return the triggers and views of this connection alone that name the table; nobody sees those of others."""
+    query = (
+        "SELECT type, name FROM sqlite_temp_master WHERE type IN ('trigger', 'view') "
+        "AND instr(lower(sql), lower(?)) > 0 ORDER BY rowid"
+    )
+    rows = migration.table.connection.exec_driver_sql(query, (migration.target.table,)).all()
+    return tuple(f"the {row.type} {row.name}, which is temporary" for row in rows)
 
 
 def _failures(copy: Connection) -> Iterator[tuple[_Program, str]]:
