@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import BigInteger, Engine, Integer, MetaData, create_engine, insert, update
+from sqlalchemy import BigInteger, Engine, Integer, MetaData, create_engine, event, insert, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import NullPool
@@ -304,6 +304,41 @@ def test_a_counter_that_went_back(engine: Engine, create: Callable[[MetaData], N
         [finding] = [each for each in counted_problems(engine, model) if each.problem == "id-counter-behind"]
         assert finding.facts == {"counter": "order", "upcoming": 20, "value": 150, "ids": 131}
         assert finding.message.endswith("then write start=151")
+
+
+# --- beside a writer
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("kind", ["counter of the table", "blocks of keys", "counted ids"])
+def test_rows_that_are_inserted_meanwhile(
+    engine: Engine,
+    new_engine: Callable[..., Engine],
+    create: Callable[[MetaData], None],
+    orders: BlockAllocator,
+    kind: str,
+) -> None:
+    """Rows that a program inserts after any statement of the audit are no finding."""
+    writer = new_engine(engine.name, engine.url)
+    numbers = BlockAllocator(writer, orders.name, block=1)  # each row takes a number from the counter
+    if kind == "counted ids":
+        Model = order_of(CoprimeKey(numbers, step=CoprimeStep(BASE36, 6)))
+    else:
+        Model = ticket_of(block_key(numbers) if kind == "blocks of keys" else bigint_key())
+    create(Model.metadata)
+
+    def insert_row(*happened: object) -> None:
+        with Session(writer) as session:
+            session.add(Model())
+            session.commit()
+
+    insert_row()
+    event.listen(engine, "after_cursor_execute", insert_row)
+
+    report = audit.run(engine, tables=[Model.__tablename__], models=Model.metadata)
+    event.remove(engine, "after_cursor_execute", insert_row)
+
+    assert report.at_least("warning") == []
 
 
 # --- counters that were not compared

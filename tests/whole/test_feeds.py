@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, create_engine, event, select, text
+from sqlalchemy import Engine, Index, MetaData, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from support.marks import on
@@ -164,7 +164,7 @@ class Workers:
     def _read_on(self, read: list[str]) -> list[Any]:
         """Return what comes after all that a consumer has *read*."""
         with Session(self.publishers) as publisher, Session(self.engine) as session:
-            return list(self.feed.read(publisher, session, read[-1]))
+            return list(self.feed.read(publisher, session, read[-1] if read else None))
 
     def _kill(self) -> None:
         chance = random.Random(0)
@@ -190,6 +190,7 @@ class Workers:
 @pytest.fixture
 def workers(request: pytest.FixtureRequest, create: Callable[[MetaData], None], engine: Engine) -> Workers:
     feed = request.param()
+    Index("ix_entry_text", feed.Entry.__table__.c.text, mysql_length=20, mariadb_length=20)  # for the writers
     create(feed.metadata)
     with Session(engine) as session, session.begin():
         feed.begin(session)

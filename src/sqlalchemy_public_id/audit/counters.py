@@ -1,4 +1,7 @@
-"""Find counters that will generate what rows have already: of keys, of blocks of keys, and of ids that are counted."""
+"""Find counters that will generate what rows have already: of keys, of blocks of keys, and of ids that are counted.
+
+Rows are read before the counter that they are compared with: a program that writes meanwhile takes numbers from it.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +61,11 @@ def _check_own_counter(table: AuditedTable) -> Iterator[Finding]:
     upcoming = _read_upcoming(table, name)
     if upcoming is None:
         return
-    key = table.source.c[name]
-    taken = select(func.min(key), func.max(key)).where(key.between(upcoming.first, upcoming.last))
-    first, largest = table.connection.execute(taken).one()  # the ends of an index
-    if first is None:
+    first, largest = _read_keys(table, name, upcoming.first, upcoming.last)
+    if largest is not None:  # the rows may be new ones
+        upcoming = _read_upcoming(table, name) or upcoming
+        first, largest = _read_keys(table, name, upcoming.first, largest)
+    if largest is None:
         return
     message = f"the counter of {name} continues at {upcoming.first}, but rows have keys from {first} to {largest}"
     severity: Severity = "error"
@@ -77,6 +81,12 @@ def _check_own_counter(table: AuditedTable) -> Iterator[Finding]:
         )
     facts = {"upcoming": upcoming.first, "first": first, "value": largest}
     yield Finding(table.full_name, name, "key-counter-behind", severity, message, facts, remedy)
+
+
+def _read_keys(table: AuditedTable, name: str, first: int, last: int) -> Any:
+    """Return the smallest and the largest key from *first* to *last*, the ends of an index; None if there is no key."""
+    key = table.source.c[name]
+    return table.connection.execute(select(func.min(key), func.max(key)).where(key.between(first, last))).one()
 
 
 def _read_upcoming(table: AuditedTable, name: str) -> _Upcoming | None:
@@ -138,8 +148,8 @@ def _check_blocks(table: AuditedTable) -> Iterator[Finding]:
         if not _has_counters(table, counter):
             yield _elsewhere(table, key.name, counter)
             continue
-        upcoming = max(_read_block(table, counter), allocator.start)
         largest = table.connection.scalar(select(func.max(table.source.c[key.name])))
+        upcoming = max(_read_block(table, counter), allocator.start)
         if largest is not None and largest >= upcoming:
             message = (
                 f"the counter {counter.name!r} continues at {upcoming}, but the table has keys up to {largest}, so an "
@@ -160,8 +170,8 @@ def _check_counted_ids(table: AuditedTable) -> Iterator[Finding]:
         if not _has_counters(table, counter):
             yield _elsewhere(table, table.column, counter)
             continue
-        upcoming = _read_block(table, counter)
         numbers = [form.number(each) for each in table.ids if form.is_valid(each)]
+        upcoming = _read_block(table, counter)
         strange = [number for number in numbers if number >= upcoming]
         if strange:
             largest = max(strange)
