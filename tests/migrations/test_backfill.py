@@ -6,19 +6,22 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, select
+from support.clocks import clock_at
 from support.marks import on
 from support.people import People, send
 
 import sqlalchemy_public_id.migrations.backfill
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, backfill
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, Snowflake, Ulid, backfill
 from sqlalchemy_public_id.backfill import MaxLoad, Progress
-from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.errors import ClockMovedBack, MigrationRefused
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.databases import live_table, rows_of
 from sqlalchemy_public_id.migrations.postgresql.rows import lock_of_window
 from sqlalchemy_public_id.migrations.rows import Rows
@@ -34,6 +37,7 @@ KEYS = {
 }
 """Columns of a key, and the values of the row n; tests/migrations/test_zoo_of_keys.py has other types."""
 KEY = next(iter(KEYS))
+ULID, SNOWFLAKE = Ulid(storage="text"), Snowflake(machine_id=1, storage="text")
 
 
 @pytest.fixture
@@ -44,10 +48,10 @@ def people(engine: Engine) -> Iterator[People]:
     table.drop()
 
 
-def make(people: People, rows: int = ROWS, key: str = KEY, more: str = "") -> None:
+def make(people: People, rows: int = ROWS, key: str = KEY, more: str = "", length: int = 16) -> None:
     """Create the table, expanded, with rows that have no id."""
     people.drop()
-    people.execute(f"CREATE TABLE person (public_id varchar(16), {key}{more})")
+    people.execute(f"CREATE TABLE person (public_id varchar({length}), {key}{more})")
     numbers = f"WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows}) "
     names = "a, b, c" if key.startswith("a ") else "id"
     select = f"SELECT {KEYS[key]} FROM c WHERE {rows} > 0"
@@ -65,7 +69,7 @@ def ids(people: People) -> list[str | None]:
         return list(send(connection, "SELECT public_id FROM person").scalars())
 
 
-def is_full(people: People, rows: int = ROWS, format: NanoId | None = None) -> bool:
+def is_full(people: People, rows: int = ROWS, format: Format | None = None) -> bool:
     found = ids(people)
     return len(set(found)) == len(found) == rows and all(map((format or NanoId()).is_valid, found))
 
@@ -489,6 +493,43 @@ def test_other_violation(people: People) -> None:
         backfill.run(people.engine, "person")
 
     assert not isinstance(caught.value, PublicIdCollision)
+
+
+# --- a clock that jumps
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_clock_that_jumps_an_hour(people: People, jump: int) -> None:
+    """When the clock of the machine jumps, ids with a time go on, and the backfill waits for nothing."""
+    make(people, length=26)
+    with clock_at(datetime(2026, 11, 29)) as clock:
+
+        def advance(progress: Progress) -> None:
+            clock.now += 1 if progress.filled > 10 else 1000 * jump
+
+        began = time.monotonic()
+        backfill.run(people.engine, "person", format=ULID, on_progress=advance)
+
+    assert is_full(people, format=ULID)
+    assert time.monotonic() - began < 60
+
+
+def test_snowflakes_after_the_clock_moved_back(people: People) -> None:
+    """Snowflakes end the backfill with ClockMovedBack; a run after the clock has caught up fills the other rows."""
+    make(people, length=26)
+    with clock_at(datetime(2026, 11, 29)) as clock:
+
+        def turn_back(progress: Progress) -> None:
+            clock.now -= 3_600_000
+
+        with pytest.raises(ClockMovedBack):
+            backfill.run(people.engine, "person", format=SNOWFLAKE, on_progress=turn_back)
+        some = sum(each is not None for each in ids(people))
+        clock.now += 3_600_001
+        backfill.run(people.engine, "person", format=SNOWFLAKE)
+
+    assert 0 < some < ROWS
+    assert is_full(people, format=SNOWFLAKE)
 
 
 # --- transactions
