@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 from support.marks import on
-from support.people import People
+from support.people import People, send
 from support.refusals import refused
 
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -56,6 +57,22 @@ def test_hidden_for_ever(archived: People) -> None:
 
     write_by_position(archived)
     archived.check_complete(2)
+
+
+@on("mariadb")
+def test_files_that_are_loaded(table: People, tmp_path: Path) -> None:
+    """With ``invisible=True``, a file without the ids can be loaded before and after the contract, and rows get ids."""
+    file = tmp_path / "people.tsv"
+    loading = create_engine(table.engine.url, connect_args={"local_infile": True}, poolclass=NullPool)
+    for key, phases in ((50, ["expand_public_id"]), (51, ["backfill_public_id", "contract_public_id"])):
+        for phase in phases:
+            table.run(phase, invisible=True)
+        file.write_text(f"{key}\tx\n")
+        with loading.begin() as connection:
+            send(connection, f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE person")
+
+    table.check_complete()
+    assert len(table.ids()) >= 2
 
 
 @on("mysql", "mariadb")
