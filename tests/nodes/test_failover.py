@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, select
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from sqlalchemy.pool import NullPool
-from support import private_servers
-from support.private_servers import answer, execute, wait_until
+from support.marks import on
+from support.replicas import Replication, replication
 
 from sqlalchemy_public_id import PublicIdMixin, Snowflake, audit
 from sqlalchemy_public_id.formats import BASE36
@@ -76,44 +76,28 @@ class Program:
 
 
 @pytest.fixture
-def servers(programs: dict[str, str]) -> Iterator[tuple[Engine, Engine]]:
-    """Engines of a primary server, and of a replica that this test makes a primary."""
-    with private_servers.postgresqls(programs, 1) as [primary], private_servers.standby(programs, primary) as replica:
-        engines = [create_engine(url, poolclass=NullPool) for url in (primary, replica)]
-        yield engines[0], engines[1]
-        for engine in engines:
-            engine.dispose()
+def servers(database: str, programs: dict[str, str]) -> Iterator[Replication]:
+    with replication(database, programs) as pair:
+        yield pair
 
 
-def fall_behind(primary: Engine, replica: Engine) -> None:
-    """Wait until the replica has all rows, and let it receive no more."""
-    [position] = answer(primary.url, "SELECT CAST(pg_current_wal_lsn() AS text)")
-    has_replayed = f"SELECT 1 WHERE pg_last_wal_replay_lsn() >= CAST('{position}' AS pg_lsn)"
-    wait_until(lambda: bool(answer(replica.url, has_replayed)), "the rows on the replica")
-    execute(replica.url, "ALTER SYSTEM SET primary_conninfo = ''")
-    execute(replica.url, "SELECT pg_reload_conf()")
-    wait_until(lambda: not answer(replica.url, "SELECT 1 FROM pg_stat_wal_receiver"), "the end of the receiver")
-
-
-def promote(replica: Engine) -> None:
-    execute(replica.url, "SELECT pg_promote()")
-    wait_until(lambda: bool(answer(replica.url, "SELECT 1 WHERE NOT pg_is_in_recovery()")), "the new primary")
-
-
-def test_failover_in_the_middle_of_a_block(servers: tuple[Engine, Engine]) -> None:
+@on("postgresql", "mysql", "mariadb")
+def test_failover_in_the_middle_of_a_block(
+    servers: Replication, new_engine: Callable[..., Engine], database: str
+) -> None:
     """A program that restarts stores every row, but issues keys and ids of lost rows again, unless they are raised.
 
     A program that goes on with the numbers in its memory meets those that another one leases: one INSERT fails, or
     none, and no key is stored twice.
     """
-    primary, replica = servers
+    primary, replica = (new_engine(database, url, poolclass=NullPool) for url in (servers.primary, servers.replica))
     old = Program(primary, create=True)
     old.events.create_table()
     old.metadata.create_all(primary)
     stored = old.write(60)  # of the first block
-    fall_behind(primary, replica)
+    servers.fall_behind()
     lost = old.write(100)  # which ends in the second block
-    promote(replica)
+    servers.promote()
 
     restarted = Program(replica)
     again = restarted.write(60)
