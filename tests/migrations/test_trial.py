@@ -16,8 +16,9 @@ from support.people import People
 from sqlalchemy_public_id import NanoId, Uuid4, audit, public_id_column
 from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.formats import Format
-from sqlalchemy_public_id.migrations.databases import live_table
+from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.mysql import table as mysql_table
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
 from sqlalchemy_public_id.migrations.trial import try_ids
 
 pytestmark = pytest.mark.backend
@@ -96,6 +97,57 @@ def test_check_of_several_columns(new_table: Callable[..., People]) -> None:
     found = {each.problem: each for each in report.findings}
     assert found["not-tried"].severity == "info"
     assert "also needs" in found["not-tried"].message
+
+
+REFUSE = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {} RETURN NEW; END $$"
+RAISE = "IF length(NEW.{column}) <> 8 THEN RAISE 'length'; END IF;"
+ABORT = "BEGIN SELECT RAISE(ABORT, 'length'); END"
+SIGNAL = "IF char_length(NEW.{column}) <> 8 THEN SIGNAL SQLSTATE '45000'; END IF"
+TRIGGERS = {
+    "sqlite": (f"CREATE TRIGGER of_new BEFORE {{event}} ON person WHEN length(NEW.{{column}}) <> 8 {ABORT}",),
+    "postgresql": (
+        REFUSE.format(RAISE),
+        "CREATE TRIGGER of_new BEFORE {event} ON person FOR EACH ROW EXECUTE FUNCTION refuse()",
+    ),
+    "mysql": (f"CREATE TRIGGER of_new BEFORE {{event}} ON person FOR EACH ROW {SIGNAL}",),
+}
+TRIGGERS["mariadb"] = TRIGGERS["mysql"]
+
+
+@pytest.mark.parametrize(
+    ("event", "column"), [("INSERT", "public_id"), ("UPDATE", "public_id"), ("INSERT", "kind")], ids=str
+)
+def test_trigger(new_table: Callable[..., People], engine: Engine, event: str, column: str) -> None:
+    """A trigger for new rows that names the id is not tried, and the audit and the plan say so; others are none."""
+    people = new_table()
+    if engine.name == "postgresql":
+        people.execute("DROP FUNCTION IF EXISTS refuse")
+    for statement in TRIGGERS[engine.name]:
+        people.execute(statement.format(event=event, column=column))
+
+    is_named = (event, column) == ("INSERT", "public_id")
+    assert tried(people) == ({"the trigger of_new": False} if is_named else {})
+    report = audit.run(people.engine, tables=["person"], formats={"person": NEW})
+    said = [each.message for each in report.findings if each.problem == "not-tried"]
+    expected = "the trigger of_new of person was not tried with new ids of public_id: only an INSERT runs it"
+    assert said == [expected] * is_named
+    with people.engine.connect() as connection:
+        planned = examine(connection, plan_for(people.target, connection.dialect), PHASES["add"])
+    assert [warning for warning in planned.warnings if "not tried" in warning] == said
+
+
+@on("postgresql")
+def test_condition_of_a_trigger(new_table: Callable[..., People]) -> None:
+    """A condition of a trigger that names the id counts, too."""
+    people = new_table()
+    people.execute("DROP FUNCTION IF EXISTS refuse")
+    people.execute(REFUSE.format("RAISE 'length';"))
+    people.execute(
+        "CREATE TRIGGER of_new BEFORE INSERT ON person FOR EACH ROW WHEN (length(NEW.public_id) <> 8) "
+        "EXECUTE FUNCTION refuse()"
+    )
+
+    assert tried(people) == {"the trigger of_new": False}
 
 
 def test_autogenerate(new_table: Callable[..., People], caplog: pytest.LogCaptureFixture) -> None:

@@ -71,7 +71,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a table demands of the values of a column: a CHECK, a domain, or the expression of a generated column."""
+    """What a table demands of a column's values: a CHECK, a domain, a trigger, or a generated column's expression."""
 
     name: str
     """In words, such as ``the CHECK constraint id_length``."""

@@ -203,6 +203,11 @@ class LiveTable(ABC):
             condition = f"{length}({expression}) <= {longest}" if is_text else f"({expression}) IS NULL OR 1 = 1"
             yield Demand(f"the generated column {name}", condition)
 
+    def demands_of_triggers(self, names: Iterable[str]) -> Iterator[Demand]:
+        """Yield a demand for each trigger for new rows that names the column, which a SELECT cannot try."""
+        for name in names:
+            yield Demand(f"the trigger {name}", None, why_not="only an INSERT runs it")
+
     # --- the rows
 
     def has_few_rows(self) -> bool:

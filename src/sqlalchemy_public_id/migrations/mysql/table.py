@@ -80,6 +80,12 @@ WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE
   AND EVENT_MANIPULATION = 'UPDATE'
 ORDER BY TRIGGER_NAME
 """)
+_TRIGGERS_OF_NEW_ROWS = text("""
+SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
+WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
+  AND EVENT_MANIPULATION = 'INSERT' AND LOCATE(LOWER(:column), LOWER(ACTION_STATEMENT)) > 0
+ORDER BY TRIGGER_NAME
+""")
 _CHANGED_BY_UPDATES = text(f"""
 SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE {_HERE} AND EXTRA LIKE '%on update%'
 ORDER BY ORDINAL_POSITION
@@ -206,6 +212,7 @@ class MySQLTable(LiveTable):
             clause: str = check.clause if self.is_mariadb else _ESCAPED.sub(r"\1", check.clause)
             yield Demand(f"the CHECK constraint {check.name}", clause)
         yield from self.generated_columns("CHAR_LENGTH")
+        yield from self.demands_of_triggers(name for (name,) in self.read(_TRIGGERS_OF_NEW_ROWS))
 
     def read_references(self) -> Sequence[tuple[str | None, str, str]]:
         return [(row.schema, row.table, row.column) for row in self.read(_REFERENCES)]

@@ -131,6 +131,13 @@ SELECT rulename FROM pg_catalog.pg_rewrite
 WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND ev_enabled <> 'D'
 ORDER BY 1
 """)
+_TRIGGERS_OF_NEW_ROWS = text(f"""
+SELECT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+WHERE t.tgrelid = {_THIS} AND NOT t.tgisinternal AND t.tgenabled <> 'D' AND CAST(t.tgtype AS int) & 4 <> 0
+  AND pg_catalog.strpos(pg_catalog.lower(pg_catalog.concat(p.prosrc, pg_catalog.pg_get_triggerdef(t.oid))),
+                        pg_catalog.lower(CAST(:column AS text))) > 0
+ORDER BY 1
+""")
 _UNSKIPPABLE = text(f"""
 SELECT DISTINCT tgname FROM pg_catalog.pg_trigger
 WHERE (tgrelid = {_THIS} OR tgrelid IN {_PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
@@ -308,6 +315,7 @@ class PostgreSQLTable(LiveTable):
                 expression = f"(SELECT {expression} FROM (SELECT {own} AS value) AS of_domain)"
             why_not = f"it calls {calls}, which may be code of another role" if calls else ""
             yield Demand(row.name, expression, is_ours=True, why_not=why_not)
+        yield from self.demands_of_triggers(self.connection.execute(_TRIGGERS_OF_NEW_ROWS, self.names).scalars().all())
 
     def read_references(self) -> Sequence[tuple[str | None, str, str]]:
         rows = self.connection.execute(_REFERENCES, self.names).all()

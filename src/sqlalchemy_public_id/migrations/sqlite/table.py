@@ -43,6 +43,8 @@ _EVENT = re.compile(
     rf"\bUPDATE(?:\s+OF\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*))?\s+ON\s+(?:{_NAME}\s*\.\s*)?{_NAME}", re.IGNORECASE
 )
 
+_ON_INSERT = re.compile(r"\bINSERT\s+ON\b", re.IGNORECASE)
+
 
 class SQLiteTable(LiveTable):
     """A table of SQLite."""
@@ -144,6 +146,10 @@ class SQLiteTable(LiveTable):
             if is_ours:
                 yield Demand(name, f"({check['sqltext']})", is_ours=True)
         yield from self.generated_columns(table=own)
+        column = target.column.lower()
+        yield from self.demands_of_triggers(
+            name for name, sql in self._read_triggers() if _ON_INSERT.search(sql) and column in sql.lower()
+        )
 
     def _read_own_name(self) -> str:
         """Return the name of the table as it was created: SQLAlchemy's reflection does not find another case."""
