@@ -12,6 +12,7 @@ from support.refusals import refused
 from support.rights import user_with
 
 from sqlalchemy_public_id.errors import DryRun
+from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, examine
 
@@ -133,6 +134,32 @@ def test_temporary_triggers(new_people: Callable[..., People], engine: Engine) -
             send(connection, f"DROP {left}")
 
     assert report.not_examined == ("the trigger note, which is temporary", "the view kept, which is temporary")
+
+
+@on("postgresql")
+@pytest.mark.parametrize("of", ["visit", "visit_1"])
+@pytest.mark.parametrize("each", ["ROW", "STATEMENT"])
+def test_triggers_of_partitions(engine: Engine, of: str, each: str) -> None:
+    """A trigger of a partition, or of the partitioned table, for rows or for statements, is read."""
+    refers = "REFERENCING NEW TABLE AS added" if each == "STATEMENT" else ""
+    rows = "SELECT * FROM added" if each == "STATEMENT" else "SELECT NEW.*"
+    body = f"BEGIN INSERT INTO kept {rows}; RETURN NULL; END"
+    with engine.connect() as connection:
+        for statement in (
+            "CREATE TABLE visit (id bigint, year int, PRIMARY KEY (id, year)) PARTITION BY LIST (year)",
+            "CREATE TABLE visit_1 PARTITION OF visit FOR VALUES IN (1)",
+            "CREATE TABLE kept (id bigint, year int)",
+            f"CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
+            f"CREATE TRIGGER keep AFTER INSERT ON {of} {refers} FOR EACH {each} EXECUTE FUNCTION keep()",
+        ):
+            send(connection, statement)
+        target = PublicIdColumn.of("visit", unique_with=("year",))
+        report = examine(connection, plan_for(target, engine.dialect), PHASES["add"])
+        connection.rollback()
+
+    (obstacle,) = report.obstacles
+    assert obstacle.code == "stored-code"
+    assert "the function keep() of the trigger keep has 'INSERT INTO kept SELECT" in str(obstacle)
 
 
 @on("mysql", "mariadb")

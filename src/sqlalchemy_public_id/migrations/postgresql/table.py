@@ -132,8 +132,9 @@ WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND ev
 ORDER BY 1
 """)
 _TRIGGERS_OF_NEW_ROWS = text(f"""
-SELECT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
-WHERE t.tgrelid = {_THIS} AND NOT t.tgisinternal AND t.tgenabled <> 'D' AND CAST(t.tgtype AS int) & 4 <> 0
+SELECT DISTINCT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+WHERE (t.tgrelid = {_THIS} OR t.tgrelid IN {_PARTITIONS}) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+  AND CAST(t.tgtype AS int) & 4 <> 0
   AND pg_catalog.strpos(pg_catalog.lower(pg_catalog.concat(p.prosrc, pg_catalog.pg_get_triggerdef(t.oid))),
                         pg_catalog.lower(CAST(:column AS text))) > 0
 ORDER BY 1
