@@ -18,25 +18,38 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Event
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
-__all__ = ["TABLE", "Load", "Sample", "running", "summary"]
+__all__ = ["TABLE", "Load", "Sample", "Work", "running", "summary"]
 
 TABLE = "live_person"
-_STATEMENTS = {
-    "insert": f"INSERT INTO {TABLE} (name, email) VALUES (:name, :email)",
-    "update": f"UPDATE {TABLE} SET visits = visits + 1 WHERE id = :id",
-    "delete": f"DELETE FROM {TABLE} WHERE id = :id",
-    "select": f"SELECT id, name, email, visits FROM {TABLE} WHERE id = :id",
-}
-_WRITER, _READER = {"insert": 4, "update": 5, "delete": 1}, {"select": 1}
-_PROCESSES: list[tuple[dict[str, int], int]] = [(_WRITER, 30)] * 10 + [(_READER, 50)] * 2
-"""The statements of each process, by weight, and their number per second: few, because a slow statement delays
-the next ones of the same process."""
 _PATIENCE = 600
 """Seconds to wait for a process that does not respond."""
+
+
+class Work(NamedTuple):
+    """What the processes of a load do."""
+
+    statements: dict[str, str]
+    """SQL by name, with the parameters ``:id``, of a row that may exist, and ``:new``, a text that is in no row."""
+    processes: list[tuple[dict[str, int], int]]
+    """The statements of each process, by weight, and their number per second: few, because a slow statement delays
+    the next ones of the same process."""
+
+
+_WRITER, _READER = {"insert": 4, "update": 5, "delete": 1}, {"select": 1}
+_PERSONS = Work(
+    {
+        "insert": f"INSERT INTO {TABLE} (name, email) VALUES (:new, :new)",
+        "update": f"UPDATE {TABLE} SET visits = visits + 1 WHERE id = :id",
+        "delete": f"DELETE FROM {TABLE} WHERE id = :id",
+        "select": f"SELECT id, name, email, visits FROM {TABLE} WHERE id = :id",
+    },
+    [(_WRITER, 30)] * 10 + [(_READER, 50)] * 2,
+)
 
 
 class Sample(NamedTuple):
@@ -63,14 +76,14 @@ class Load:
 
 
 @contextmanager
-def running(url: URL, rows: int) -> Iterator[Load]:
+def running(url: URL, rows: int, work: Work = _PERSONS) -> Iterator[Load]:
     """Run a load on the *rows* rows of the table during the block. Its samples are available afterwards."""
     context = multiprocessing.get_context("spawn")
     stop, answers = context.Event(), context.Queue()
     address = url.render_as_string(hide_password=False)
     children = [
-        context.Process(target=_work, args=(address, rows, weights, rate, stop, answers), daemon=True)
-        for weights, rate in _PROCESSES
+        context.Process(target=_work, args=(address, rows, work.statements, weights, rate, stop, answers), daemon=True)
+        for weights, rate in work.processes
     ]
     load = Load()
     try:
@@ -120,15 +133,17 @@ def _next(answers: Any, children: Iterable[Any]) -> list[Sample]:
     raise RuntimeError(f"a process of the load did not answer for {_PATIENCE} s")
 
 
-def _work(address: str, rows: int, weights: dict[str, int], rate: int, stop: Event, answers: Any) -> None:
+def _work(
+    address: str, rows: int, sql: dict[str, str], weights: dict[str, int], rate: int, stop: Event, answers: Any
+) -> None:
     """Run one process of the load until it is stopped or its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops this process
     parent, chance = multiprocessing.parent_process(), random.Random()
     engine = create_engine(make_url(address), isolation_level="AUTOCOMMIT")
-    statements = {kind: text(_STATEMENTS[kind]) for kind in weights}
+    statements = {kind: text(sql[kind]) for kind in weights}
     samples: list[Sample] = []
     connection = engine.connect()
-    connection.execute(text(_STATEMENTS["select"]), {"id": 1}).all()
+    connection.execute(text("SELECT 1")).all()
     answers.put([])
     due = time.monotonic() + chance.random() / rate
     while not stop.is_set() and parent is not None and parent.is_alive():
@@ -137,8 +152,7 @@ def _work(address: str, rows: int, weights: dict[str, int], rate: int, stop: Eve
         number = chance.randint(1, rows)
         began, failure = time.monotonic(), None
         try:
-            values = {"name": f"old {number}", "email": f"{number}@example.org"} if kind == "insert" else {"id": number}
-            result = connection.execute(statements[kind], values)
+            result = connection.execute(statements[kind], {"id": number, "new": uuid4().hex})
             if result.returns_rows:
                 result.all()
         except DBAPIError as error:
