@@ -81,6 +81,7 @@ autodoc_member_order = "bysource"
 
 SEARCHED = {
     "background/how-it-is-fast": ["benchmark", "overhead", "performance", "speed"],
+    "background/tried-in": ["case study", "flask-sqlalchemy project", "in production", "real project"],
     "background/why-two-identifiers": ["enumerable", "hide id", "primary key", "sequential ids", "uuid primary key"],
     "databases": ["collation", "grant", "mariadb", "mysql", "oracle", "postgresql", "rights", "sqlite"],
     "errors#keys-in-errors-and-logs": ["log", "logging", "sentry"],

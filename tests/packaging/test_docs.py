@@ -63,6 +63,7 @@ BUDGETS = {
     "guides/command-line": 900,
     "errors": 1450,
     "background/how-it-is-fast": 800,
+    "background/tried-in": 620,
     "contributing/how-the-guard-works": 1000,
     "contributing/how-it-is-proven": 1000,
     "contributing/forty-tasks": 620,
@@ -71,7 +72,7 @@ BUDGETS = {
 """The word limit of each page, including code and tables. A page may exceed it by 15 percent."""
 CONTRIBUTORS = {page for page in BUDGETS if page == "design" or page.startswith("contributing/")}
 """Pages for contributors, which stand apart in the table of contents."""
-WORDS = 43_000
+WORDS = 43_500
 """The word limit of all pages for users."""
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)
