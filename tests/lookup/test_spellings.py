@@ -188,8 +188,8 @@ def test_lookups_in_another_case(session: Session, model: Any) -> None:
     row, later = rows
     for text in (row.public_id, row.public_id.upper(), row.public_id.lower(), row.public_id.swapcase()):
         assert lookup.get(session, model, text) is row
-        assert lookup.get_many(session, model, [text, row.public_id]) == {row.public_id: row}
-        assert lookup.keys_of(session, model, [text]) == {row.public_id: row.id}
+        assert lookup.get_many(session, model, [text, row.public_id]) == {text: row, row.public_id: row}
+        assert lookup.keys_of(session, model, [text]) == {text: row.id}
         assert [*lookup.page(session, model, limit=1, after=text)] == [later]
         assert session.scalars(select(model).where(model.public_id == text)).one() is row
         assert session.scalars(select(model).where(model.public_id.in_([text]))).one() is row
@@ -201,7 +201,7 @@ def test_lookups_in_another_case(session: Session, model: Any) -> None:
 
 
 def test_ids_of_any_model_in_another_case(session: Session) -> None:
-    """A column of ids of any model stores and compares the one spelling."""
+    """A column of ids of any model stores and compares the one spelling; a dict of rows has the one that was passed."""
     code = Code()
     session.add(code)
     session.flush()
@@ -210,4 +210,4 @@ def test_ids_of_any_model_in_another_case(session: Session) -> None:
     session.commit()
 
     assert session.scalars(select(Entry.subject).where(Entry.subject == other)).one() == code.public_id
-    assert [*lookup.resolve_many(session, [other])] == [code.public_id]
+    assert lookup.resolve_many(session, [other]) == {other: code}

@@ -10,7 +10,7 @@ query: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
 :class:`~sqlalchemy_public_id.PublicIdNotFound`, and the other functions leave it out. Integer keys are never accepted;
 the functions that raise nothing warn of them, and of a row or a list in place of an id
 (:class:`~sqlalchemy_public_id.errors.PublicIdWarning`).
-If a format has several spellings of an id, all are accepted, and the canonical one is returned.
+All spellings of an id that its format has are accepted. Rows show the canonical one; a dict has the ids as passed.
 
 ``sqlalchemy_public_id.asyncio.lookup`` has these functions for an ``AsyncSession``.
 """
@@ -32,6 +32,7 @@ from sqlalchemy_public_id.lookup.by_value import (
     PARAMETER,
     LoadOptions,
     apply_load_options,
+    as_passed,
     in_order,
     mapper_of,
     query_of_one,
@@ -229,14 +230,14 @@ def resolve_many(
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.resolve()")
     wanted, routes = list(public_ids), Routes(base, models)
     configure(wanted)
-    candidates = [each for public_id in wanted for each in routes.candidates_of(public_id)]
-    if len(candidates) < len(wanted):
+    places = [(public_id, each) for public_id in wanted for each in routes.candidates_of(public_id)]
+    if len(places) < len(wanted):
         _warn_of_mistakes(wanted)
     rows: dict[str, Any] = {}
-    for model, name in dict.fromkeys(each[:2] for each in candidates):
-        texts = [each.text for each in candidates if each[:2] == (model, name)]
+    for model, name in dict.fromkeys(each[:2] for _, each in places):
+        texts = [each.text for _, each in places if each[:2] == (model, name)]
         rows.update(get_many(session, model, texts, attribute=name, **load))
-    return {text: rows[text] for text in dict.fromkeys(each.text for each in candidates) if text in rows}
+    return in_order({as_passed(public_id, each.text): each.text for public_id, each in places}, rows)
 
 
 def get_many(
@@ -258,11 +259,10 @@ def get_many(
     if load:
         check_options("get_many", load)
     key, type_ = _public_id(session, model, attribute)
-    if field is not None:
-        public_ids = list(public_ids)
+    public_ids = public_ids if field is None else list(public_ids)
     wanted = _well_formed(type_, public_ids, is_checked=field is not None)
     rows: dict[Any, Any] = {}
-    for found in rows_by("get_many", session, model, attribute, key, wanted, (), load):
+    for found in rows_by("get_many", session, model, attribute, key, wanted.values(), (), load):
         rows.update(found)
     if field is not None:
         for public_id in public_ids:
@@ -291,7 +291,8 @@ def keys_of(
     wanted = _well_formed(type_, public_ids)
     load = _load_options(where, execution_options)
     keys: dict[str, Any] = {}
-    for found in rows_by("keys_of", session, model, attribute, name, wanted, _primary_key(model_of(model)), load):
+    parts = _primary_key(model_of(model))
+    for found in rows_by("keys_of", session, model, attribute, name, wanted.values(), parts, load):
         keys.update((public_id, key[0] if len(key) == 1 else tuple(key)) for public_id, *key in found)
     return in_order(wanted, keys)
 
@@ -317,7 +318,7 @@ def public_ids_of(
     if len(primary_key) != 1:
         raise ConfigurationError(f"{own.__name__} has a composite key; select its rows with an ordinary statement")
     _refuse_string(keys, "expected a list of keys, not the string {}: write [key]")
-    wanted = list(dict.fromkeys(keys))
+    wanted = {key: key for key in keys}
     load = _load_options(where, execution_options)
     public_ids: dict[Any, str] = {}
     for found in rows_by("public_ids_of", session, model, attribute, primary_key[0], wanted, (name,), load):
@@ -381,14 +382,16 @@ def _warn_of_mistakes(given: Sequence[object], level: int = 3) -> None:
             warnings.warn(message, PublicIdWarning, stacklevel=level)
 
 
-def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checked: bool = False) -> list[str]:
+def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checked: bool = False) -> dict[str, str]:
+    """Return the ids as they were passed → their canonical spelling, without those that no row can have."""
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.get()")
     texts: list[Any] = list(public_ids)
     if {str}.issuperset(map(type, texts)) and all(map(type_.id_format.quick_check, texts)):
-        return list(dict.fromkeys(texts))  # the usual case, without a Python loop
+        return dict(zip(texts, texts, strict=True))  # the usual case, without a Python loop
     if not is_checked:
         _warn_of_mistakes(texts, level=4)
-    return [text for text in dict.fromkeys(map(type_.id_format.canonical, texts)) if text is not None]
+    canonical = map(type_.id_format.canonical, texts)
+    return {as_passed(each, text): text for each, text in zip(texts, canonical, strict=True) if text is not None}
 
 
 def _primary_key(model: Any) -> list[str]:

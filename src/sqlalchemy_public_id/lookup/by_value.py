@@ -61,7 +61,7 @@ def rows_by(
     model: Any,
     attribute: str | None,
     by: str,
-    values: Sequence[Any],
+    values: Iterable[Any],
     shown: Sequence[str],
     load: LoadOptions,
 ) -> Iterator[Sequence[Any]]:
@@ -71,6 +71,7 @@ def rows_by(
     :param attribute: the name of the public id, if a model has several.
     :param shown: the names of attributes; none for the object itself.
     """
+    values = list(dict.fromkeys(values))
     traits = traits_for(session.get_bind(mapper_of(model_of(model))).dialect)
     if load or isinstance(model, Select) or is_sharded(session):
         yield from _rows_selected(function, session, model, attribute, by, values, shown, load, traits)
@@ -141,9 +142,14 @@ def _type_of(column: Any) -> TypeEngine[Any] | None:
     return column.type.as_parameter if isinstance(column.type, IdColumnType) else None
 
 
-def in_order(wanted: Iterable[Any], found: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return *found* in the order of *wanted*, without other values, which an inexact collation finds, too."""
-    return {value: found[value] for value in wanted if value in found}
+def as_passed(public_id: object, text: str) -> str:
+    """Return the key of an id in a dict: *public_id* as it was passed, or its *text* if it is not a plain string."""
+    return public_id if type(public_id) is str else text
+
+
+def in_order(wanted: Mapping[Any, Any], found: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what was *found* by the names in *wanted*, in its order, without what an inexact collation finds, too."""
+    return {name: found[value] for name, value in wanted.items() if value in found}
 
 
 def apply_load_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, Any]]:
