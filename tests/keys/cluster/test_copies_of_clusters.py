@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,22 @@ def test_one_comparison_for_each_engine(new_database: Callable[[], Engine]) -> N
 
     assert counts[0] > 0
     assert counts[1:] == [0, 0]
+
+
+@on(*SERVERS)
+def test_schemas_of_tenants(engine: Engine, new_schema: Callable[[], str]) -> None:
+    """With ``schema_translate_map``, the counter of each schema is compared before the first INSERT into it."""
+    right, wrong = ({None: new_schema()} for _ in range(2))
+    Depot = models(cluster=10)[1]
+    for tenant, cluster in ((right, 10), (wrong, 20)):
+        models(cluster=cluster)[0].create_all(engine.execution_options(schema_translate_map=tenant))
+    fresh = create_engine(engine.url, poolclass=NullPool)
+
+    for tenant in (right, wrong, right, wrong):
+        with Session(fresh.execution_options(schema_translate_map=tenant)) as session:
+            session.add(Depot())
+            with nullcontext() if tenant is right else pytest.raises(ConfigurationError, match="a copy of a database"):
+                session.flush()
 
 
 @on("postgresql")
