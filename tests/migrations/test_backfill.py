@@ -203,6 +203,18 @@ def test_pause(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*slept} == {0.5}  # each batch reads the time before and after
 
 
+def test_no_pause_in_a_transaction(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``online=False``, an operation does not pause between its batches: its transaction holds locks."""
+    slept: list[float] = []
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept.append))
+    make(people)
+
+    people.run("backfill_public_id", online=False, pause=1e6)
+
+    assert {*slept} == {0.0}
+    assert is_full(people)
+
+
 def test_progress(people: People) -> None:
     """Progress grows until all rows are filled, and never has a negative number of rows left."""
     make(people)

@@ -104,6 +104,18 @@ def test_shown_by_the_contract(table: People) -> None:
 
 
 @on("mysql", "mariadb")
+@pytest.mark.parametrize("keeps", ["unique", "not null", "all"])
+def test_shown_by_loosening(table: People, keeps: str) -> None:
+    """Loosening shows the column, whether it stays NOT NULL or not."""
+    table.add(invisible=True)
+
+    table.run("loosen_public_id", keeps=keeps, invisible=False)
+
+    state = table.state()
+    assert (state.is_invisible, state.nullable) == (False, keeps == "unique")
+
+
+@on("mysql", "mariadb")
 def test_hidden_later(table: People) -> None:
     """An existing column is hidden, and stays hidden if nothing is said."""
     table.add()

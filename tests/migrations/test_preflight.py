@@ -78,9 +78,10 @@ def test_constant_default(new_people: Callable[..., People], default: str, serve
     assert "constant-default" in refused(people, server_default=server_default)
 
 
-def test_default_null(new_people: Callable[..., People]) -> None:
-    """DEFAULT NULL does not count as a default."""
-    people = new_people(more=", public_id varchar(12) DEFAULT NULL", collation="bytes")
+@pytest.mark.parametrize("null", ["NULL", "null"])
+def test_default_null(new_people: Callable[..., People], null: str) -> None:
+    """DEFAULT NULL does not count as a default, in whatever case it was written."""
+    people = new_people(more=f", public_id varchar(12) DEFAULT {null}", collation="bytes")
 
     people.add()
 

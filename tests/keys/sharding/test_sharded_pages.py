@@ -45,6 +45,15 @@ def test_a_page_asks_each_shard_once(shards: Shards, router: ShardRouter, db: Sh
     assert shards.asked(lambda: lookup.page(db, Account, limit=2, after=IDS[3])) == sorted([*"abcd", cursor])
 
 
+def test_a_count_of_all_shards(db: ShardedSession) -> None:
+    """``count=`` adds up the rows of all shards, and stops at its number, however many rows each shard has."""
+    rows = len(stored(db))
+
+    totals = [lookup.page(db, Account, limit=2, count=most).total for most in (True, 1, 5, rows - 1, rows, rows + 1)]
+
+    assert totals == [rows, 1, 5, rows - 1, rows, rows]
+
+
 def test_keys_without_a_common_order_cannot_be_paged(db: ShardedSession) -> None:
     """Databases sort texts differently, so pages in the order of a text over several shards are refused."""
     with pytest.raises(ConfigurationError, match="not an integer"):
