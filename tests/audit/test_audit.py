@@ -354,6 +354,22 @@ def test_collation(engine: Engine, new_invoices: NewInvoices) -> None:
         assert found(engine) == {}
 
 
+@on("postgresql")
+def test_collation_of_the_database(engine: Engine, new_invoices: NewInvoices) -> None:
+    """A column without a collation of its own has that of the database, which the finding names."""
+    new_invoices(type=String(16))
+    with engine.connect() as connection:
+        query = "SELECT datcollate FROM pg_database WHERE datname = current_database()"
+        own = connection.exec_driver_sql(query).scalar()
+    if own in ("C", "POSIX"):
+        pytest.skip("the database compares bytes")
+
+    finding = found(engine)["collation"]
+
+    assert finding.facts["collation"] == own
+    assert finding.message.startswith(f"the collation {own} has the order of a language")
+
+
 # --- keys
 
 UNSIGNED = mysql.BIGINT(unsigned=True)

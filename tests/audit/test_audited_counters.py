@@ -306,6 +306,31 @@ def test_a_counter_that_went_back(engine: Engine, create: Callable[[MetaData], N
         assert finding.message.endswith("then write start=151")
 
 
+def test_a_counter_of_keys_at_the_last_one(
+    engine: Engine, create: Callable[[MetaData], None], orders: BlockAllocator
+) -> None:
+    """A counter of blocks that continues at the largest key is behind, and one that continues after it is not."""
+
+    class Base(DeclarativeBase): ...
+
+    class Event(Base):
+        __tablename__ = "event_of_counter"
+        id: Mapped[int] = block_key(orders)
+
+    create(Base.metadata)
+    with Session(engine) as session:
+        session.add_all([Event() for _ in range(3)])
+        session.commit()
+
+    def found(following: int) -> list[Any]:
+        with engine.begin() as connection:
+            connection.execute(update(orders.table).values(next=following))
+        return [each.facts for each in audit.run(engine, tables=["event_of_counter"], models=Base.metadata).findings]
+
+    assert found(4) == []
+    assert found(3) == [{"counter": "order", "upcoming": 3, "value": 3}]
+
+
 # --- beside a writer
 
 

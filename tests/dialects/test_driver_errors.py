@@ -69,7 +69,7 @@ OUTCOMES: list[tuple[Traits, Exception, Outcome]] = [
     (MySQL(), of_mysql(1290, PREVENTED.format("--read-only")), Outcome.RETRYABLE),
     *(
         (MySQL(), of_mysql(code), Outcome.UNKNOWN)
-        for code in (2006, 1180, 3100, 3032, 3169)  # gone, a failed commit, has left the group, offline, killed
+        for code in (2006, 1180, 3100, 3032, 3169, 1927)  # gone, a failed commit, left the group, offline, killed
     ),
     (MySQL(), of_mysql(1180, 'Got error 6 "… 149" during COMMIT'), Outcome.UNKNOWN),
     (MySQL(), of_mysql(1180, "Got error 1490 - '…' during COMMIT"), Outcome.UNKNOWN),

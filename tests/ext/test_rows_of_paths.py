@@ -47,6 +47,14 @@ class Buoy(PublicIdMixin, Base):
     __public_id__ = NanoId(length=1, alphabet="0123456789")
 
 
+class Anchor(Base):
+    """The column of its key has another name than the attribute."""
+
+    __tablename__ = "anchor"
+    id: Mapped[int] = mapped_column("number", primary_key=True)
+    public_id: Mapped[str] = public_id_column()
+
+
 class Flag(Base):
     """Its key is not an integer."""
 
@@ -226,6 +234,17 @@ def test_no_old_link(session: Session, service: Any) -> None:
 
     assert {text: ask(text)[0] for text in texts} == dict.fromkeys(texts, 404)
     assert service(session, Sailor, legacy_keys=CLOSED)("5")[0] == 404
+
+
+@services
+def test_key_column_of_another_name(session: Session, service: Any) -> None:
+    """The key of an old link is an attribute of the model, whatever its column is called."""
+    session.add(Anchor(id=3))
+    session.commit()
+
+    status, row, _ = service(session, Anchor, legacy_keys=OPEN)("3")
+
+    assert (status, row["id"]) == (200, 3)
 
 
 @services

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, UniqueConstraint, and_, event, func, or_, select, true
+from sqlalchemy import Engine, Index, MetaData, UniqueConstraint, and_, create_engine, event, func, or_, select, true
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, with_loader_criteria
 from support.shared_ids import (
     OF_BOTH,
@@ -295,3 +295,24 @@ def test_declared_by_hand(create: Callable[[MetaData], None], engine: Engine) ->
         where = and_(Part.day == 1, Part.shelf == 1)
         assert lookup.get(session, Part, "aaaaaa", attribute="code", where=where) is part
         assert lookup.get(session, Part, part.serial, attribute="serial") is part
+
+
+def test_unique_index_of_some_rows() -> None:
+    """A unique index of some rows does not make an id unique alone, so a lookup has to name the tenant."""
+
+    class Own(DeclarativeBase): ...
+
+    class Draft(Own):
+        __tablename__ = "draft"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        tenant_id: Mapped[int]
+        is_open: Mapped[bool]
+        public_id: Mapped[str] = public_id_column(NanoId(), unique_with=["tenant_id"])
+
+    is_open = {"sqlite_where": Draft.is_open, "postgresql_where": Draft.is_open}
+    Index("uq_draft_open", Draft.public_id, unique=True, **is_open)
+    engine = create_engine("sqlite://")
+    Own.metadata.create_all(engine)
+
+    with Session(engine) as session, pytest.raises(ConfigurationError, match=r"where=Draft\.tenant_id == "):
+        lookup.get(session, Draft, NanoId().generate())

@@ -168,6 +168,19 @@ def test_rewrite_of_a_busy_table(table: People) -> None:
     assert not [sql for sql in sent if "MODIFY" in sql and "rehearsal" not in sql]
 
 
+@on("postgresql")
+def test_limit_in_the_error(table: People) -> None:
+    """If an index cannot be built, the error has the limit of this step."""
+    table.run("expand_public_id")
+    table.run("backfill_public_id")
+
+    with held(table) as other, pytest.raises(LockNotAvailable) as caught:
+        send(other, "UPDATE person SET name = name WHERE id = 1")
+        table.run("contract_public_id", lock_timeout=2, index_timeout=0.2, attempts=1)
+
+    assert caught.value.timeout == 0.2
+
+
 @on("mysql", "mariadb")
 def test_definition_that_changes(table: People) -> None:
     """While another session changes the definition of the table, the catalogs of MariaDB lack it: a migration waits."""

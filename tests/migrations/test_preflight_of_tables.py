@@ -82,6 +82,23 @@ def test_table_that_may_not_be_read(new_people: Callable[..., People], role: Eng
 
 
 @on("postgresql")
+def test_owner_who_may_not_update(new_people: Callable[..., People], role: Engine) -> None:
+    """Only a backfill needs the right to UPDATE: an owner without it expands and contracts."""
+    people = new_people()
+    people.execute(f"ALTER TABLE person OWNER TO {USER}")
+    people.execute(f"GRANT CREATE ON SCHEMA public TO {USER}")
+    people.execute(f"REVOKE UPDATE ON person FROM {USER}")
+    own = as_role(people, role)
+
+    own.run("expand_public_id")
+    assert "GRANT SELECT, UPDATE ON person" in refused(own, reader=people.engine)["missing-right"]
+    people.run("backfill_public_id")
+    own.run("contract_public_id")
+
+    people.check_complete(3)
+
+
+@on("postgresql")
 def test_check_that_old_rows_violate(new_people: Callable[..., People]) -> None:
     """A CHECK that is not valid could refuse the UPDATE of a row: it has to be validated before rows get ids."""
     people = new_people()

@@ -86,6 +86,16 @@ def test_unset_and_set_again(parcels: Parcels) -> None:
     assert [*keys, parcels.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
 
 
+@on("mysql", "mariadb")
+def test_script_of_triggers(parcels: Parcels) -> None:
+    """A client of the server creates the triggers of a script, each as one statement."""
+    parcels.script(set_cluster, NAME, cluster=10, enforce_range=True)
+
+    assert parcels.add() == ClusterKey.of(10, 1)
+    with pytest.raises(DBAPIError, match="outside of its range"):
+        parcels.add(id=1)
+
+
 def test_rows_behind_the_range(parcels: Parcels) -> None:
     """Rows behind the range cannot be kept if the counter depends on the largest key; a sequence ignores them."""
     parcels.add(id=ClusterKey.of(20, 1))
