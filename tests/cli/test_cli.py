@@ -239,6 +239,38 @@ def test_inspect_with_models(
     assert run("inspect", id, "--format", "NanoId(prefix='other')", *options).exit_code == 1
 
 
+SEVERAL = """
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy_public_id import PublicIdMixin
+
+class Base(DeclarativeBase): ...
+
+class Tin(PublicIdMixin, Base):
+    __tablename__ = "tin"
+
+class Jar(PublicIdMixin, Base):
+    __tablename__ = "jar"
+"""
+
+
+def test_inspect_with_several_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If several models can have the id, the command succeeds if a row of one of them has it."""
+    (tmp_path / "larder_models.py").write_text(SEVERAL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "larder_models", raising=False)
+    with sqlite3.connect("larder.db") as connection:
+        for name in ("tin", "jar"):
+            connection.execute(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, public_id VARCHAR(12))")
+        connection.execute("INSERT INTO jar VALUES (1, 'izkpm55j334u')")
+    options = ["--models", "larder_models:Base", "--url", "sqlite:///larder.db"]
+
+    found, missing = (run("inspect", id, *options) for id in ("izkpm55j334u", "izkpm55j334v"))
+
+    assert (found.exit_code, missing.exit_code) == (0, 1)
+    assert "Jar, jar.public_id: one row" in found.stdout
+    assert "Tin, tin.public_id: no row" in found.stdout
+
+
 # --- budget and templates
 
 
