@@ -334,6 +334,13 @@ def test_dictionary_as_condition(session: Session, ada: Customer) -> None:
     lookup.get(session, Customer, ada.public_id, where={"name": "Ada"})
 
 
+@mistake("lookup.get(session, Customer, id, where=(first, second))", says=r"join several by sqlalchemy\.and_\(\)")
+def test_several_conditions(session: Session, ada: Customer) -> None:
+    """The row is meant if it meets both."""
+    conditions: Any = (Customer.name == "Ada", Customer.public_id != "")
+    lookup.get(session, Customer, ada.public_id, where=conditions)
+
+
 @mistake(
     "lookup.get_many(session, Customer, first, second)",
     says=r"takes 3 positional arguments but 4 were given",

@@ -157,6 +157,7 @@ def checked_condition(what: str, condition: Any, entity: Any) -> SQLColumnExpres
         raise ConfigurationError(
             f"{what} {safe_repr(cast('object', condition))}, expected a condition such as {model}.owner_id == user.id, "
             f"or sqlalchemy.true()"
+            + ("; join several by sqlalchemy.and_()" if isinstance(condition, list | tuple) else "")
         )
     return cast("SQLColumnExpression[bool]", condition)
 
