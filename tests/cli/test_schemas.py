@@ -9,6 +9,7 @@ import time
 import types
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
@@ -128,6 +129,21 @@ def test_models(tenants: Tenants, models: type[DeclarativeBase]) -> None:
             session.add(person := models(name="Ada"))
             session.commit()
             assert lookup.get_one(session, models, person.public_id) is person
+
+
+def test_models_some_of_which_have_a_schema(tenants: Tenants, models: type[DeclarativeBase]) -> None:
+    """``--all`` with the schemas of tenants leaves out a table that the models declare in a schema of its own."""
+    Base: Any = models.__bases__[-1]
+
+    class Country(PublicIdMixin, Base):
+        __tablename__ = "country"
+        __table_args__ = ({"schema": "shared"},)
+
+    done = run("add", "--all", "--schema", tenants.pattern, "--models", "models_of_tenants:Base")
+
+    assert done.exit_code == DONE, done.stderr
+    assert "country" not in done.stdout + done.stderr
+    assert [people.state().complete for people in tenants.people] == [True] * 3
 
 
 def test_models_with_a_schema(tenants: Tenants, monkeypatch: pytest.MonkeyPatch) -> None:
