@@ -422,7 +422,7 @@ def test_a_counter_in_another_database(engine: Engine, create: Callable[[MetaDat
             column,
             f"the counter {name!r} was not compared with the rows: this database has no table far",
         )
-        for column, name in (("id", "event"), ("public_id", "code"))
+        for column, name in (("public_id", "code"), ("id", "event"))
     ]
 
 

@@ -7,12 +7,23 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Uuid, insert, inspect
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Uuid, insert, inspect, text
+from sqlalchemy.orm import DeclarativeBase, Mapped
 from support.applied_remedies import mend, paste
 from support.invoices import NAME, NewInvoices, raise_counter
 from support.marks import on
 
-from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, Uuid4, Uuid7, audit
+from sqlalchemy_public_id import (
+    NanoId,
+    ObjectId,
+    PublicIdType,
+    Snowflake,
+    Uuid4,
+    Uuid7,
+    audit,
+    bigint_key,
+    public_id_column,
+)
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import URLSAFE64, Format
@@ -162,3 +173,34 @@ def test_proposed_format(engine: Engine, create: Callable[[MetaData], None]) -> 
     assert "column-type" in findings  # the column has text, but the format stores numbers
     proposed = str(findings["malformed-ids"].remedy).removeprefix("__public_id__ = ")
     assert parse(proposed).is_valid(stored.hex)
+
+
+def test_every_column_of_the_models(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """With models, each column of public ids that they declare is audited, whatever its name, and the key once."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Letter(Base):
+        __tablename__ = "letter"
+        id: Mapped[int] = bigint_key()
+        code: Mapped[str] = public_id_column(NanoId(length=10))
+        share: Mapped[str] = public_id_column(NanoId(prefix="shr"))
+
+    create(Base.metadata)
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO letter (id, code, share) VALUES (1, 'not an id', 'neither')"))
+
+    def malformed(report: Any) -> list[str]:
+        return [each.column for each in report.findings if each.problem == "malformed-ids"]
+
+    report = audit.run(engine, tables=["letter"], models=Base.metadata)
+
+    assert [(table.name, table.column, table.has_column) for table in report.tables] == [
+        ("letter", "code", True),
+        ("letter", "share", True),
+    ]
+    assert malformed(report) == ["code", "share"]
+    assert malformed(audit.run(engine, models=Base.metadata, column="share")) == ["share"]
+    [other] = audit.run(engine, tables=["letter"]).tables
+    assert (other.column, other.has_column) == ("public_id", False)

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, NoResultFound, NoSuchTableError, Unreflec
 from sqlalchemy_public_id.audit.checks import find_problems
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport, worst_first
 from sqlalchemy_public_id.audit.tables import AuditedTable
+from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.dialects import is_autocommit, message_of, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
@@ -30,7 +31,7 @@ from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.column import check_names
 from sqlalchemy_public_id.migrations.databases import is_supported, names_of_databases
-from sqlalchemy_public_id.migrations.from_models import Models
+from sqlalchemy_public_id.migrations.from_models import Models, tables_in_models
 from sqlalchemy_public_id.types import format_of
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
@@ -44,7 +45,7 @@ def run(
     *,
     schema: str | None = None,
     tables: Collection[str] | None = None,
-    column: str = "public_id",
+    column: str | None = None,
     formats: Mapping[str, Format] | None = None,
     models: Models = None,
     clusters: Clusters | None = None,
@@ -53,6 +54,8 @@ def run(
 ) -> Report:
     """Audit every table that has a *column* of public ids, and the integer keys of all tables.
 
+    :param column: the name of the column. By default, it is each column of public ids that *models* declare, and
+        ``public_id`` in other tables.
     :param schema: the schema to audit; the default schema of the connection if it is left out.
     :param tables: the names of the tables to audit; all tables by default.
     :param formats: the format of the ids, by table. The audit takes the formats of other tables from *models*, or
@@ -75,7 +78,7 @@ def run(
     """
     if sample < 1:
         raise ConfigurationError(f"sample is {safe_repr(sample)}, expected 1 or more")
-    check_names(column=column, schema=schema)
+    check_names(column="public_id" if column is None else column, schema=schema)
     formats = {name: format_of(format) for name, format in (formats or {}).items()}
     clusters = clusters or {}
     report = Report([], [])
@@ -92,11 +95,23 @@ def run(
                 f"there are: {', '.join(sorted(existing)) or 'none'}"
             )
         for name in sorted(audited):
-            table = AuditedTable(connection, inspector, name, schema, column, formats, models, clusters, sample)
-            of_table, found = _audit(table, audited)
-            report.tables.append(of_table)
-            report.findings.extend(each for each in found if defaults or each.problem != "default-missing")
+            columns = _columns_of(models, name, schema) if column is None else [column]
+            for each in columns:
+                is_first = each == columns[0]  # with the first one, the key is checked, too
+                of_column = formats if is_first else {}
+                table = AuditedTable(
+                    connection, inspector, name, schema, each, of_column, models, clusters, sample, is_first=is_first
+                )
+                of_table, found = _audit(table, audited)
+                report.tables.append(of_table)
+                report.findings.extend(one for one in found if defaults or one.problem != "default-missing")
     return report
+
+
+def _columns_of(models: Models, name: str, schema: str | None) -> list[str]:
+    """Return the columns of public ids that *models* declare in a table, or ``public_id``, which another may have."""
+    declared = [each.name for table in tables_in_models(models, name, schema) for each in public_id_columns(table)]
+    return list(dict.fromkeys(declared)) or ["public_id"]
 
 
 @contextmanager
@@ -136,5 +151,5 @@ def _audit(table: AuditedTable, audited: Collection[str]) -> tuple[TableReport, 
         reason = "it is gone" if is_gone else message_of(error).partition("\n")[0]
         message = f"the table cannot be read, and was not checked: {reason}"
         severity: Severity = "info" if has_column is False else "warning"
-        report = TableReport(table.full_name, has_column=bool(has_column), readable=False)
+        report = TableReport(table.full_name, has_column=bool(has_column), readable=False, column=table.column)
         return report, [table.finding("table-unreadable", severity, message, error=reason)]

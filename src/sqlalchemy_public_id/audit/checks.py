@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from sqlalchemy import JSON, BigInteger, Date, DateTime, Float, Integer, Numeric, func, select
 
-from sqlalchemy_public_id.audit.counters import counter_problems
+from sqlalchemy_public_id.audit.counters import check_counted_ids, counter_problems
 from sqlalchemy_public_id.audit.report import Finding, Remedy, Severity
 from sqlalchemy_public_id.audit.tables import AuditedTable
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -44,6 +44,9 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
             target = replace(table.target, server_default="keep")
             message = "the database generates no ids: programs that leave the column out cannot insert, or insert NULL"
             yield table.finding("default-missing", "info", message, _command("expand", target))
+        yield from check_counted_ids(table)
+    if not table.is_first:
+        return
     place = (table.connection, table.inspector, table.name, table.schema)
     of_cluster = cluster_problems(*place, table.all_clusters)
     if of_cluster is None:

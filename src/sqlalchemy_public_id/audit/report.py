@@ -93,6 +93,8 @@ class TableReport:
     """``True`` if the database generates ids, by a default or a trigger."""
     readable: bool = True
     """``False`` if the table could not be read. The finding ``table-unreadable`` has the reason."""
+    column: str = "public_id"
+    """The name of the column. A table with several public ids has a report for each."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the table as plain values, for JSON."""

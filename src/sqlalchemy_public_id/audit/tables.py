@@ -48,6 +48,8 @@ class AuditedTable:
     clusters: Clusters
     limit: int
     """The number of rows that may be read."""
+    is_first: bool = True
+    """False for a further column of public ids: the key was checked with the first one."""
 
     @property
     def dialect(self) -> Dialect:
@@ -209,7 +211,7 @@ class AuditedTable:
 
     def report(self) -> TableReport:
         if not self.has_column:
-            return TableReport(self.full_name, has_column=False)
+            return TableReport(self.full_name, has_column=False, column=self.column)
         format = None if self.likely_format is None else self.likely_format.expected
         has_default = self.state.default is not None or self.state.filled
-        return TableReport(self.full_name, True, len(self.ids), format, has_default)
+        return TableReport(self.full_name, True, len(self.ids), format, has_default, column=self.column)

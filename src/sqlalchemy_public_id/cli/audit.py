@@ -59,7 +59,7 @@ def _table_cluster_argument(text: str) -> tuple[str, Range]:
     help="The schema to check, or a pattern, such as 'tenant_*'.  [default: the default schema of the connection]",
 )
 @click.option("--table", "tables", multiple=True, help="Check only this table. Repeatable.")
-@click.option("--column", default="public_id", show_default=True, help="The column that stores the public ids.")
+@click.option("--column", help="The column that stores the public ids.  [default: those of the models, or public_id]")
 @click.option(
     "--table-format",
     "formats",
@@ -122,14 +122,23 @@ def audit(
     sys.exit(1 if report.at_least("warning") else 0)
 
 
-def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
+def _show(report: Report, column: str | None, defaults: bool, remedies: bool) -> None:
+    found = {table.column for table in report.tables if table.has_column} or {"public_id"}
+    column = column or (found.pop() if len(found) == 1 else "public ids")
+    of_ids = {(table.name, table.column) for table in report.tables}
+    of_tables: set[str] = set()
     for table in report.tables:
-        findings = [finding for finding in report.findings if finding.table == table.name]
+        findings = [each for each in report.findings if (each.table, each.column) == (table.name, table.column)]
+        if table.name not in of_tables:  # its key is shown with the first column
+            of_table = [each for each in report.findings if each.table == table.name]
+            findings = [each for each in of_table if each in findings or (each.table, each.column) not in of_ids]
+        of_tables.add(table.name)
         if table.has_column and table.readable:
             ids = f"{counted(table.sampled, 'id')} ({table.format or 'of no format'})" if table.sampled else "no ids"
-            echo(f"{table.name}: {ids}{'' if findings else '; nothing is wrong'}")
+            name = table.name if table.column == column else f"{table.name}.{table.column}"
+            echo(f"{name}: {ids}{'' if findings else '; nothing is wrong'}")
         elif findings:
-            echo(f"{table.name}: no {column}" if table.readable else table.name)
+            echo(f"{table.name}: no {table.column}" if table.readable else table.name)
         last = {finding.remedy: finding for finding in findings if finding.severity != "info"}
         for finding in findings:
             _show_problem(finding.severity, finding.problem, finding.message)
@@ -141,15 +150,15 @@ def _show(report: Report, column: str, defaults: bool, remedies: bool) -> None:
         echo(f"{counted(len(report.without_column), 'table')} without {column}")
     if report.without_default and not defaults:
         message = (
-            f"the database generates no ids in {counted(len(report.without_default), 'table')}: programs that "
+            f"the database generates no ids in {counted(len({each.name for each in report.without_default}), 'table')}: programs that "
             f"leave the column out cannot insert, or insert NULL; --defaults lists them"
         )
         _show_problem("info", "default-missing", message)
     names: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "remark"}
     counts = Counter(finding.severity for finding in report.findings)
     totals = [counted(counts[severity], name) for severity, name in names.items() if severity in counts]
-    audited = sum(table.has_column for table in report.tables)
-    tables = counted(len(report.tables), "table")
+    audited = len({table.name for table in report.tables if table.has_column})
+    tables = counted(len(of_tables), "table")
     echo_stderr(f"{column} in {audited} of {tables}: {', '.join(totals) or 'nothing is wrong'}")
 
 
