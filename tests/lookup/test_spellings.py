@@ -189,6 +189,7 @@ def test_lookups_in_another_case(session: Session, model: Any) -> None:
     for text in (row.public_id, row.public_id.upper(), row.public_id.lower(), row.public_id.swapcase()):
         assert lookup.get(session, model, text) is row
         assert lookup.get_many(session, model, [text, row.public_id]) == {text: row, row.public_id: row}
+        assert lookup.get_many(session, model, [text], field="codes") == {text: row}
         assert lookup.keys_of(session, model, [text]) == {text: row.id}
         assert [*lookup.page(session, model, limit=1, after=text)] == [later]
         assert session.scalars(select(model).where(model.public_id == text)).one() is row

@@ -204,7 +204,10 @@ def test_one_id_instead_of_many(session: Session, ada: Customer) -> None:
 
 @mistake(
     "zip(ids, lookup.get_many(session, Customer, ids))",
-    documented=("guides/looking-up#many-rows", r"a dictionary in the order of the ids, as you passed them, and leaves out"),
+    documented=(
+        "guides/looking-up#many-rows",
+        r"a dictionary in the order of the ids, as you passed them, and leaves out",
+    ),
 )
 def test_zip_of_many(session: Session, ada: Customer) -> None:
     """Each id should be beside its row; unknown ids are left out, so the rest is shifted."""

@@ -31,7 +31,7 @@ BUDGETS = {
     "tutorial/first-model": 700,
     "tutorial/a-service": 900,
     "background/why-two-identifiers": 900,
-    "guides/cookbook": 950,
+    "guides/cookbook": 1030,
     "guides/choosing-a-format": 1500,
     "guides/declaring-ids": 1100,
     "guides/foreign-keys": 1400,
@@ -72,7 +72,7 @@ BUDGETS = {
 """The word limit of each page, including code and tables. A page may exceed it by 15 percent."""
 CONTRIBUTORS = {page for page in BUDGETS if page == "design" or page.startswith("contributing/")}
 """Pages for contributors, which stand apart in the table of contents."""
-WORDS = 43_500
+WORDS = 43_800
 """The word limit of all pages for users."""
 
 DIRECTIVE = re.compile(r"^\.\. auto(?P<kind>module|class):: (?P<name>\S+)\n(?P<options>(?: +:.*\n)*)", re.MULTILINE)

@@ -148,9 +148,10 @@ def _show(report: Report, column: str | None, defaults: bool, remedies: bool) ->
                 echo("\n".join(f"               {line}" for line in lines))
     if report.without_column:
         echo(f"{counted(len(report.without_column), 'table')} without {column}")
-    if report.without_default and not defaults:
+    without_default = {table.name for table in report.without_default}
+    if without_default and not defaults:
         message = (
-            f"the database generates no ids in {counted(len({each.name for each in report.without_default}), 'table')}: programs that "
+            f"the database generates no ids in {counted(len(without_default), 'table')}: programs that "
             f"leave the column out cannot insert, or insert NULL; --defaults lists them"
         )
         _show_problem("info", "default-missing", message)
