@@ -159,7 +159,7 @@ class MySQLSession(MigrationSession):
         database = schema or send(self.connection, "SELECT DATABASE()").scalar()
         self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
         is_taken = try_lock(self.connection, self._turn)
-        self.number = self.read_number() if is_taken else None
+        self.number: int | None = self.read_number() if is_taken else None
         return is_taken
 
     def read_holder(self) -> Any:

@@ -172,7 +172,8 @@ class PostgreSQLSession(MigrationSession):
             f"SELECT CAST(oid AS bigint), pg_catalog.pg_try_advisory_{kind}lock({key}), pg_catalog.pg_backend_pid() "
             f"FROM (SELECT CAST({oid} AS oid) AS oid) t"
         )
-        found, is_taken, self.number = send(self.connection, query).one()
+        found, is_taken, number = send(self.connection, query).one()
+        self.number: int | None = number
         if found is None:
             return None  # there is no such table; the operation will report it
         self._oid = found
