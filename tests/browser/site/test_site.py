@@ -33,6 +33,7 @@ FIRST = [
     "guides/choosing-a-format.html",
     "guides/collisions.html",
     "guides/command-line.html",
+    "guides/live-tables.html",
     "databases.html",
 ]
 """The most read pages, with everything that the site adds to the theme: calculator, drawings, options and tables."""
@@ -207,13 +208,25 @@ def test_landing_page_is_short(browser: Any, address: str) -> None:
 
 @pytest.mark.parametrize(("width", "height", "scheme"), [(1366, 768, "light"), (390, 844, "dark")])
 def test_first_screen(browser: Any, address: str, width: int, height: int, scheme: str) -> None:
-    """The first screen of a laptop and of a phone shows the model and the answer, which is an id."""
+    """The first screen of a laptop and of a phone shows the model and the answer, which is an id, and cuts no line."""
     show(browser, width, scheme)
     browser.get(address)
     model, answer = (browser.find_element(By.CSS_SELECTOR, f".first-screen .{name}") for name in ("model", "answer"))
     assert "class Customer(" in model.text
     assert "cus_izkpm55j334u" in answer.text
     assert max(part.rect["y"] + part.rect["height"] for part in (model, answer)) <= height
+    programs = browser.find_elements(By.CSS_SELECTOR, ".first-screen pre")
+    widths = browser.execute_script("return arguments[0].map(each => [each.scrollWidth, each.clientWidth])", programs)
+    assert [needed for needed, shown in widths if needed > shown] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_features_fill_their_rows(browser: Any, address: str, width: int) -> None:
+    """No row of the features on the first page has fewer cards than the others."""
+    show(browser, width, "light")
+    browser.get(address)
+    rows = Counter(card.rect["y"] for card in browser.find_elements(By.CSS_SELECTOR, ".features li"))
+    assert len(set(rows.values())) == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -243,15 +256,22 @@ def test_mark(browser: Any, address: str) -> None:
     assert logo.size["width"] >= 24
 
 
-def test_code_is_copied(browser: Any, address: str) -> None:
-    """Each program of the first page has a visible button, which copies it."""
-    show(browser, *PHONE)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_code_is_copied(browser: Any, address: str, scheme: str) -> None:
+    """Each program of the first page has a button that copies it, and a contrast of at least 3 to the program."""
+    show(browser, 390, scheme)
     browser.get(address)
     programs = browser.find_elements(By.CSS_SELECTOR, "article .highlight")
     buttons = [program.find_element(By.CSS_SELECTOR, "button.copybtn") for program in programs]
-    opacities = browser.execute_script("return arguments[0].map(each => +getComputedStyle(each).opacity)", buttons)
     assert len(buttons) > 2
-    assert min(opacities) >= 0.5
+    assert {button.value_of_css_property("opacity") for button in buttons} == {"1"}
+    assert [
+        (foreground, background)
+        for program, button in zip(programs, buttons, strict=True)
+        for foreground in [button.value_of_css_property("color")]
+        for background in [program.value_of_css_property("background-color")]
+        if contrast(foreground, background) < 3
+    ] == []
 
 
 @pytest.mark.parametrize(("page", "number"), [("at-a-glance", 10), ("guides/collisions", 1), ("guides/live-tables", 1)])
@@ -280,6 +300,18 @@ def test_pages_can_be_read(browser: Any, address: str, page: str, width: int, sc
     options = {"runOnly": ["wcag2a", "wcag2aa"]}
     violations = Axe().run(browser, options=options)["violations"]
     assert [(found["id"], [node["html"] for node in found["nodes"]]) for found in violations] == []
+
+
+def contrast(*colors: str) -> float:
+    """Return the contrast of two colors, such as ``rgb(0, 0, 0)``, as the accessibility guidelines define it."""
+    lights = []
+    for color in colors:
+        shares = [int(number) / 255 for number in re.findall(r"\d+", color)[:3]]
+        red, green, blue = (
+            share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
+        )
+        lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+    return max(lights) / min(lights)
 
 
 def text_at(address: str) -> str:
