@@ -16,3 +16,21 @@ const reachable = () => {
 };
 reachable();
 window.addEventListener("resize", reachable);
+
+// On a phone, the search is in the menu: a button in the header leads there.
+const menu = document.getElementById("__navigation");
+const field = document.querySelector(".sidebar-search");
+const left = document.querySelector(".mobile-header .header-left");
+if (menu && field && left) {
+  const button = document.createElement("button");
+  button.className = "header-search";
+  button.ariaLabel = "Search";
+  button.innerHTML =
+    '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round">' +
+    '<circle cx="10" cy="10" r="7"/><path d="m21 21-6-6"/></svg>';
+  button.addEventListener("click", () => {
+    menu.checked = true;
+    field.focus({ preventScroll: true });
+  });
+  left.append(button);
+}

@@ -256,6 +256,17 @@ def test_mark(browser: Any, address: str) -> None:
     assert logo.size["width"] >= 24
 
 
+@pytest.mark.parametrize("page", ["index.html", "guides/live-tables.html"])
+def test_search_on_a_phone(browser: Any, address: str, page: str) -> None:
+    """The header of a phone has a button that shows the field of the search, ready to type into."""
+    show(browser, *PHONE)
+    browser.get(address + page)
+    browser.find_element(By.CSS_SELECTOR, ".mobile-header button[aria-label=Search]").click()
+    field = browser.find_element(By.CSS_SELECTOR, ".sidebar-search")
+    WebDriverWait(browser, 20).until(lambda _: field.rect["x"] >= 0)
+    assert browser.switch_to.active_element == field
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_code_is_copied(browser: Any, address: str, scheme: str) -> None:
     """Each program of the first page has a button that copies it, and a contrast of at least 3 to the program."""
@@ -307,9 +318,7 @@ def contrast(*colors: str) -> float:
     lights = []
     for color in colors:
         shares = [int(number) / 255 for number in re.findall(r"\d+", color)[:3]]
-        red, green, blue = (
-            share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
-        )
+        red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
         lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
     return max(lights) / min(lights)
 
