@@ -202,7 +202,7 @@ $(VENV)/docs.done: dist/built
 # The tree itself, and no more than 45 packages.
 $(CHECK)/installed.done: pyproject.toml | $(UV)
 	@$(UV) venv --quiet --clear --python .venv/uv/bin/python $(CHECK)
-	@$(UV) pip install --quiet --python $(CHECK)/bin/python --editable . --group test $(PINNED)
+	@$(UV) pip install --quiet --python $(CHECK)/bin/python --editable . --group check $(PINNED)
 	@touch $@
 
 $(BENCH)/installed.done: dist/built

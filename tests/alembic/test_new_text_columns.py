@@ -280,7 +280,7 @@ class Base(DeclarativeBase):
 
 class Person(PublicIdColumnMixin, Base):
     __tablename__ = "person"
-    __public_id__ = NanoId(prefix="cus")
+    __public_id__ = NanoId(prefix="newtext")
     id: Mapped[int] = mapped_column(primary_key=True)
 """
 
@@ -290,7 +290,7 @@ def test_commands_with_models(
     new_people: Callable[..., People], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine
 ) -> None:
     """``plan``, ``expand``, ``backfill`` and ``contract`` take TEXT from the models."""
-    people, base = new_people(2, format=CUSTOMER), person(tmp_path, monkeypatch, f"text_models_{engine.name}")
+    people, base = new_people(2, format=NanoId(prefix="newtext")), person(tmp_path, monkeypatch, f"text_models_{engine.name}")
     url = engine.url.render_as_string(hide_password=False)
     planned = command.run("plan", url, "person", "--models", base)
 
@@ -321,9 +321,9 @@ def test_refused_commands(
     people, base = new_people(2), person(tmp_path, monkeypatch, f"text_models_{engine.name}")
     url = engine.url.render_as_string(hide_password=False)
     for name in ("plan", "add"):
-        for options in (("--models", base), ("--sql-type", "TEXT", "--format", 'NanoId(prefix="cus")')):
+        for options in (("--models", base), ("--sql-type", "TEXT", "--format", 'NanoId(prefix="newtext")')):
             result = command.run(name, url, "person", *options)
             assert result.exit_code != 0
-            assert "so that the column is VARCHAR(16)" in result.output + result.stderr
+            assert "so that the column is VARCHAR(20)" in result.output + result.stderr
 
     assert people.columns() == ["id", "name"]
