@@ -290,7 +290,8 @@ def test_commands_with_models(
     new_people: Callable[..., People], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine
 ) -> None:
     """``plan``, ``expand``, ``backfill`` and ``contract`` take TEXT from the models."""
-    people, base = new_people(2, format=NanoId(prefix="newtext")), person(tmp_path, monkeypatch, f"text_models_{engine.name}")
+    people = new_people(2, format=NanoId(prefix="newtext"))
+    base = person(tmp_path, monkeypatch, f"text_models_{engine.name}")
     url = engine.url.render_as_string(hide_password=False)
     planned = command.run("plan", url, "person", "--models", base)
 
