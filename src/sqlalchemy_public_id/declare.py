@@ -22,7 +22,7 @@ import inspect
 import typing
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, Literal, cast, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
 from sqlalchemy import Identity, Table, event
 from sqlalchemy.exc import InvalidRequestError
@@ -48,6 +48,7 @@ from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.orm import Listener, Listeners, mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
+from sqlalchemy_public_id.stored_ids import SqlType
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
 from sqlalchemy_public_id.unique_index import index_with_others, name_index
@@ -128,7 +129,7 @@ class PublicIdType(IdColumnType):
 
     cache_ok: bool | None = True  # SQLAlchemy requires it of each class
 
-    def __init__(self, format: Format | type[TypedId], sql_type: Literal["TEXT"] | None = None) -> None:
+    def __init__(self, format: Format | type[TypedId], sql_type: SqlType | None = None) -> None:
         super().__init__(format, sql_type)
         _LISTENERS.install()
 
@@ -145,7 +146,7 @@ def public_id_column(
     name: str | None = None,
     max_retries: int = MAX_RETRIES,
     unique_with: Sequence[str] = (),
-    sql_type: Literal["TEXT"] | None = None,
+    sql_type: SqlType | None = None,
     **kwargs: Any,
 ) -> MappedColumn[TypedIdT]: ...
 @overload
@@ -155,7 +156,7 @@ def public_id_column(
     name: str | None = None,
     max_retries: int = MAX_RETRIES,
     unique_with: Sequence[str] = (),
-    sql_type: Literal["TEXT"] | None = None,
+    sql_type: SqlType | None = None,
     **kwargs: Any,
 ) -> MappedColumn[str]: ...
 def public_id_column(
@@ -164,7 +165,7 @@ def public_id_column(
     name: str | None = None,
     max_retries: int = MAX_RETRIES,
     unique_with: Sequence[str] = (),
-    sql_type: Literal["TEXT"] | None = None,
+    sql_type: SqlType | None = None,
     **kwargs: Any,
 ) -> MappedColumn[Any]:
     """Declare a column of public ids, which is never null and has a unique index.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Text
 from sqlalchemy.engine import Dialect
@@ -13,6 +13,9 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.alphabets import is_printable
+
+SqlType: TypeAlias = Literal["TEXT"]
+"""A type that a column of text may be given instead of the one that its format needs."""
 
 
 def text_of(format: Format, value: object) -> str | None:

@@ -9,7 +9,7 @@ import operator
 import secrets
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
-from typing import Any, Literal, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from sqlalchemy import ARRAY, BindParameter, ColumnElement, String, type_coerce
 from sqlalchemy.engine import Dialect
@@ -32,6 +32,7 @@ from sqlalchemy_public_id.mixed_formats import (
     refused_mixture,
 )
 from sqlalchemy_public_id.stored_ids import (
+    SqlType,
     as_bits_format,
     column_type,
     require_text_index,
@@ -210,10 +211,10 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
     comparator_factory = IdComparator  # pyright: ignore[reportAssignmentType]  # SQLAlchemy documents it so
 
     # no argument is only a keyword, or it would be no part of SQLAlchemy's cache key
-    def __init__(self, format: Format | type[TypedId], sql_type: Literal["TEXT"] | None = None) -> None:
+    def __init__(self, format: Format | type[TypedId], sql_type: SqlType | None = None) -> None:
         self.format = format
         self.id_format: Format = format_of(format)
-        self.sql_type: Literal["TEXT"] | None = sql_type
+        self.sql_type: SqlType | None = sql_type
         if sql_type is not None:
             require_text(self.id_format, sql_type)
         self._typed: type[TypedId] | None = None if isinstance(format, Format) else format

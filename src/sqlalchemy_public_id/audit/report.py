@@ -131,7 +131,7 @@ class Report:
         """Return the report as plain values, for JSON."""
         return {
             "counts": {
-                "tables": len(self.tables),
+                "tables": len({table.name for table in self.tables}),
                 "without_column": len(self.without_column),
                 "without_default": len(self.without_default),
             },

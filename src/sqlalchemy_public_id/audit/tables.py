@@ -48,7 +48,7 @@ class AuditedTable:
     clusters: Clusters
     limit: int
     """The number of rows that may be read."""
-    is_first: bool = True
+    is_first: bool
     """False for a further column of public ids: the key was checked with the first one."""
 
     @property

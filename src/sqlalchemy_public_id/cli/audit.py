@@ -11,7 +11,7 @@ from typing import Any
 import click
 from sqlalchemy import make_url
 
-from sqlalchemy_public_id.audit import Report, Severity
+from sqlalchemy_public_id.audit import Finding, Report, Severity
 from sqlalchemy_public_id.audit import run as run_audit
 from sqlalchemy_public_id.cli._console import (
     connect,
@@ -125,14 +125,13 @@ def audit(
 def _show(report: Report, column: str | None, defaults: bool, remedies: bool) -> None:
     found = {table.column for table in report.tables if table.has_column} or {"public_id"}
     column = column or (found.pop() if len(found) == 1 else "public ids")
-    of_ids = {(table.name, table.column) for table in report.tables}
-    of_tables: set[str] = set()
+    of_columns: dict[tuple[str, str | None], list[Finding]] = {(each.name, each.column): [] for each in report.tables}
+    first = {each.name: each.column for each in reversed(report.tables)}
+    for finding in report.findings:  # what is found about a key is shown with the first column
+        place = finding.table, finding.column
+        of_columns[place if place in of_columns else (finding.table, first[finding.table])].append(finding)
     for table in report.tables:
-        findings = [each for each in report.findings if (each.table, each.column) == (table.name, table.column)]
-        if table.name not in of_tables:  # its key is shown with the first column
-            of_table = [each for each in report.findings if each.table == table.name]
-            findings = [each for each in of_table if each in findings or (each.table, each.column) not in of_ids]
-        of_tables.add(table.name)
+        findings = of_columns[table.name, table.column]
         if table.has_column and table.readable:
             ids = f"{counted(table.sampled, 'id')} ({table.format or 'of no format'})" if table.sampled else "no ids"
             name = table.name if table.column == column else f"{table.name}.{table.column}"
@@ -146,8 +145,8 @@ def _show(report: Report, column: str | None, defaults: bool, remedies: bool) ->
                 lines = finding.remedy.lines
                 lines = lines if finding.remedy.language == "sql" else tuple(map(as_typed, lines))
                 echo("\n".join(f"               {line}" for line in lines))
-    if report.without_column:
-        echo(f"{counted(len(report.without_column), 'table')} without {column}")
+    for name, count in Counter(table.column for table in report.without_column).items():
+        echo(f"{counted(count, 'table')} without {name}")
     without_default = {table.name for table in report.without_default}
     if without_default and not defaults:
         message = (
@@ -159,7 +158,7 @@ def _show(report: Report, column: str | None, defaults: bool, remedies: bool) ->
     counts = Counter(finding.severity for finding in report.findings)
     totals = [counted(counts[severity], name) for severity, name in names.items() if severity in counts]
     audited = len({table.name for table in report.tables if table.has_column})
-    tables = counted(len(of_tables), "table")
+    tables = counted(len(first), "table")
     echo_stderr(f"{column} in {audited} of {tables}: {', '.join(totals) or 'nothing is wrong'}")
 
 

@@ -143,8 +143,8 @@ def _type_of(column: Any) -> TypeEngine[Any] | None:
 
 
 def as_passed(public_id: object, text: str) -> str:
-    """Return the key of an id in a dict: *public_id* as it was passed, or its *text* if it is not a plain string."""
-    return public_id if type(public_id) is str else text
+    """Return the key of an id in a dict: *public_id* as it was passed, or its *text* if it is no string."""
+    return str.__str__(public_id) if isinstance(public_id, str) else text  # a subclass may print something else
 
 
 def in_order(wanted: Mapping[Any, Any], found: Mapping[Any, Any]) -> dict[Any, Any]:

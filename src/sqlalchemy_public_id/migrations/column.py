@@ -10,7 +10,8 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.migrations.consent import Keeps, ServerDefault, SqlType, check_choices, check_flags
+from sqlalchemy_public_id.migrations.consent import Keeps, ServerDefault, check_choices, check_flags
+from sqlalchemy_public_id.stored_ids import SqlType
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import format_of, require_text
 

@@ -17,6 +17,7 @@ from typing_extensions import Doc, TypedDict, get_type_hints
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.stored_ids import SqlType
 from sqlalchemy_public_id.typed import TypedId
 
 ServerDefault: TypeAlias = Literal["keep", "drop", "none", "replace"]
@@ -25,7 +26,6 @@ Triggers: TypeAlias = Literal["refuse", "fire", "skip"]
 OnDuplicate: TypeAlias = Literal["refuse", "replace"]
 OnInvalid: TypeAlias = Literal["refuse", "keep", "replace"]
 OnStoredCode: TypeAlias = Literal["refuse", "ignore"]
-SqlType: TypeAlias = Literal["TEXT"]
 
 
 class Options(TypedDict, total=False):

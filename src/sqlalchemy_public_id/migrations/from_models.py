@@ -17,8 +17,8 @@ from sqlalchemy_public_id.columns import declared_unique_with, is_public_id, pub
 from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
-from sqlalchemy_public_id.migrations.consent import SqlType
 from sqlalchemy_public_id.migrations.databases import database_of
+from sqlalchemy_public_id.stored_ids import SqlType
 from sqlalchemy_public_id.unique_index import index_with_others, name_index
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None

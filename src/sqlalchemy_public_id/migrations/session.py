@@ -45,8 +45,6 @@ class MigrationSession(ABC):
         self.connection: Connection = connection
         self.timeouts: Timeouts = timeouts or Timeouts()
         self.is_limited: bool = timeouts is not None
-        self.number: int | None = None
-        """The number of the connection while it has the turn; ``None`` if no other connection can cancel for it."""
 
     @property
     def is_stable(self) -> bool:
@@ -193,10 +191,10 @@ class MigrationSession(ABC):
     # --- the turn
 
     @abstractmethod
-    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
-        """Try to take the advisory lock of *table*, or of the database; ``None`` if there is no such lock or table.
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> int | None:
+        """Take the advisory lock of *table*, or of the database, and return the number of this connection.
 
-        Sets :attr:`number`.
+        :returns: 0 if another connection has the lock, and ``None`` if there is no such lock or table.
         """
 
     @abstractmethod
@@ -223,7 +221,7 @@ class MigrationSession(ABC):
         """
         name = table or str(self.connection.engine.url.database)
         began, pause, holder = time.monotonic(), 0.05, None
-        while (is_ours := self.try_to_take_turn(table, schema)) is False:
+        while (number := self.try_to_take_turn(table, schema)) == 0:
             now = self.read_holder()
             if now not in (None, holder):
                 holder = now
@@ -235,24 +233,22 @@ class MigrationSession(ABC):
         try:
             yield
         finally:
-            if is_ours and self.connection.invalidated:
-                self._end_statement()
-            elif is_ours:
+            if number is not None and self.connection.invalidated:
+                self._end_statement(number)
+            elif number is not None:
                 self.end_turn()
 
-    def _end_statement(self) -> None:
+    def _end_statement(self, number: int) -> None:
         """Cancel what the server still executes for a connection that was closed, by Ctrl-C or a limit of the driver.
 
         Otherwise, MySQL completes an ``ALTER TABLE`` whose client is gone, and keeps the turn meanwhile. Whoever has
         the turn under the number of that connection is that connection, even if a proxy now leads to another server.
         """
-        if self.number is None:
-            return
         with suppress(SQLAlchemyError), self.connection.engine.connect() as connection:
             other = copy(self)
             other.connection = connection
-            if other.read_holder() == self.number:
-                other.cancel(self.number)
+            if other.read_holder() == number:
+                other.cancel(number)
 
 
 def send(connection: Connection, sql: str) -> Any:

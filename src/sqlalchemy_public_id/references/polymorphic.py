@@ -26,7 +26,7 @@ There is no foreign key, so the id stays when the row is deleted.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import ColumnElement, String
 from sqlalchemy.engine import Dialect
@@ -39,7 +39,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId, Pub
 from sqlalchemy_public_id.key_types import EQUALITIES
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.registry import format_of
-from sqlalchemy_public_id.stored_ids import require_text_index, text_to_compare, text_type
+from sqlalchemy_public_id.stored_ids import SqlType, require_text_index, text_to_compare, text_type
 from sqlalchemy_public_id.types import IdColumnType, require_text, unwrapped
 
 __all__ = ["AnyPublicIdType"]
@@ -79,7 +79,7 @@ class AnyPublicIdType(TypeDecorator[str]):
     cache_ok: bool | None = True
     comparator_factory = _Comparator  # pyright: ignore[reportAssignmentType]  # a property in its base
 
-    def __init__(self, length: int = 64, sql_type: Literal["TEXT"] | None = None) -> None:
+    def __init__(self, length: int = 64, sql_type: SqlType | None = None) -> None:
         if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST:
             raise ConfigurationError(f"length is {safe_repr(length)}, expected a whole number from 1 to {_LONGEST}")
         if sql_type is not None:

@@ -138,7 +138,7 @@ class MySQLRows(Rows):
         name = f"SHA2(CONCAT({database}, '{digest}'), 224)"
         release = f"SELECT RELEASE_LOCK({name})"
         try:  # an interruption may come just when the lock was granted
-            is_granted = try_lock(self.connection, name)
+            is_granted = bool(try_lock(self.connection, name))
             yield is_granted
             if not is_granted:
                 return

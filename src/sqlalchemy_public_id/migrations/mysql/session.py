@@ -155,12 +155,10 @@ class MySQLSession(MigrationSession):
 
     # --- the turn
 
-    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> int | None:
         database = schema or send(self.connection, "SELECT DATABASE()").scalar()
         self._turn = f"'public_id migration {digest_of(database, table)[:40]}'"  # 64 characters at most
-        is_taken = try_lock(self.connection, self._turn)
-        self.number: int | None = self.read_number() if is_taken else None
-        return is_taken
+        return try_lock(self.connection, self._turn)
 
     def read_holder(self) -> Any:
         return send(self.connection, f"SELECT IS_USED_LOCK({self._turn})").scalar()
@@ -169,15 +167,15 @@ class MySQLSession(MigrationSession):
         restore(self.connection, f"SELECT RELEASE_LOCK({self._turn})")
 
 
-def try_lock(connection: Connection, name: str) -> bool:
-    """Take the advisory lock of the expression *name*, and return False if another connection has it.
+def try_lock(connection: Connection, name: str) -> int:
+    """Take the advisory lock of the expression *name*; return this connection's number, or 0 if another one has it.
 
     :raises ConfigurationError: if the server can take no such lock; its answer is then NULL.
     """
-    answer = send(connection, f"SELECT GET_LOCK({name}, 0)").scalar()
+    answer = send(connection, f"SELECT GET_LOCK({name}, 0) * CONNECTION_ID()").scalar()
     if answer is None:
         raise ConfigurationError(f"the server takes no advisory lock: GET_LOCK({name}, 0) is NULL")
-    return bool(answer)
+    return int(answer)
 
 
 def mode_for_old_rows(mode: str) -> str:

@@ -159,7 +159,7 @@ class PostgreSQLSession(MigrationSession):
 
     # --- the turn
 
-    def try_to_take_turn(self, table: str | None, schema: str | None) -> bool | None:
+    def try_to_take_turn(self, table: str | None, schema: str | None) -> int | None:
         if not self.is_stable:
             return None
         oid = "0"
@@ -173,11 +173,10 @@ class PostgreSQLSession(MigrationSession):
             f"FROM (SELECT CAST({oid} AS oid) AS oid) t"
         )
         found, is_taken, number = send(self.connection, query).one()
-        self.number: int | None = number
         if found is None:
             return None  # there is no such table; the operation will report it
         self._oid = found
-        return bool(is_taken)
+        return int(number) if is_taken else 0
 
     def read_holder(self) -> Any:
         return send(
