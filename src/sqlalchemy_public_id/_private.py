@@ -6,8 +6,7 @@ fallback. Without the parameters of an execution (:func:`read_layout`), a collis
 database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused;
 without :func:`options_of`, ``lookup.pages()`` sees no criteria of a session, and asks for ``where=`` for shared ids.
 
-With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, as if its names were missing. The
-tests pass without the fast paths, too.
+With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, and the tests pass as well.
 """
 
 # pyright: reportPrivateUsage=false
@@ -34,10 +33,7 @@ IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ
 
 
 def available(owner: object, name: str) -> bool:
-    """Return True if *owner* has *name*, which SQLAlchemy or Alembic does not document.
-
-    Every caller has a slower fallback, which uses documented names only.
-    """
+    """Return True if *owner* has *name*, which SQLAlchemy or Alembic does not document."""
     return IS_FAST and hasattr(owner, name)
 
 
@@ -134,8 +130,7 @@ def read_layout(context: ExecutionContext) -> ParameterLayout | None:
 
 def is_known_row(names: tuple[str, ...], parameters: Mapping[str, Any]) -> bool:
     """Return True if *parameters*, whose names have no row number, are the parameters *names* of a single row."""
-    is_known = set(parameters) == set(names)
-    if not is_known:
+    if not (is_known := set(parameters) == set(names)):
         _warn(_UNGUARDED, AttributeError("the parameters of several rows have names of another form"))
     return is_known
 
@@ -181,6 +176,14 @@ def make_sentinel(column: Column[Any]) -> None:
             table._sentinel_column = column
     except AttributeError as error:
         _warn("on SQLite a flush sends an INSERT for each object, on PostgreSQL it has savepoints", error)
+
+
+_SEES_INFO: bool = IS_FAST and (_probe := Column[Any]()).info == {} and "info" in vars(_probe)  # made when it is read
+
+
+def has_info(column: Column[Any]) -> bool:
+    """Return True if *column* has a dictionary ``info``: reading it would make one for every column of a program."""
+    return not _SEES_INFO or "info" in vars(column)
 
 
 # --- the flush
@@ -247,10 +250,7 @@ def has_many_rows(insert: Insert) -> bool:
 
 
 def has_own_compilation(construct: type[Any]) -> bool:
-    """Return True if a program has compiled *construct* with ``@compiles``, which a second one silently replaces.
-
-    If the name is missing, it is replaced.
-    """
+    """Return True if a program has a ``@compiles`` of *construct*, which ours would replace; False without it."""
     return available(construct, "_compiler_dispatcher")
 
 

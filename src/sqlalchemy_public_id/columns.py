@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
-from sqlalchemy import Column, ColumnElement, Table, UniqueConstraint, event
+from sqlalchemy import Column, ColumnElement, UniqueConstraint
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.types import IdColumnType
@@ -71,15 +71,10 @@ def _unique_keys(table: Any) -> Iterator[list[Column[Any]]]:
             yield list(index.columns)
 
 
-def after_type_attached(type_: IdColumnType, column: Any) -> None:
-    """Watch a column for copies. Runs when *column* gets its type."""
-    if isinstance(column, Column):
-        event.listen(column, "after_parent_attach", _on_table)
-
-
-def _on_table(column: Column[Any], table: Any) -> None:
+def mark_copy(column: Column[Any]) -> None:
+    """Mark a column of ids that was copied, when it is attached to its table."""
     # Column.info is copied with the column: a copy has the first mark already when it is attached to another table
-    if isinstance(table, Table):
+    if isinstance(column.type, IdColumnType):
         column.info[_COPIED if _ATTACHED in column.info else _ATTACHED] = True
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, ForwardRef, Generic, cast, get_args, get_origin, overload
 
-from sqlalchemy import Identity, Table, event
+from sqlalchemy import Identity, Table
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     InstrumentedAttribute,
@@ -38,20 +38,21 @@ from sqlalchemy.orm import (
 )
 from typing_extensions import TypeVar
 
-from sqlalchemy_public_id import guard
-from sqlalchemy_public_id.columns import MAX_RETRIES, after_type_attached, set_max_retries
+from sqlalchemy_public_id import guard, unique_index
+from sqlalchemy_public_id.columns import MAX_RETRIES, set_max_retries
+from sqlalchemy_public_id.declared_options import keep_options
 from sqlalchemy_public_id.dialects import before_create
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format, NanoId
 from sqlalchemy_public_id.guard import drawing
 from sqlalchemy_public_id.guard.default import IdDefault
 from sqlalchemy_public_id.key_types import BigIntegerKey
-from sqlalchemy_public_id.orm import Listener, Listeners, mappers
+from sqlalchemy_public_id.listeners import Listener, Listeners
+from sqlalchemy_public_id.orm import mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
 from sqlalchemy_public_id.stored_ids import SqlType
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
-from sqlalchemy_public_id.unique_index import index_with_others, name_index
 
 __all__ = [
     "PublicIdColumnMixin",
@@ -81,11 +82,14 @@ def bigint_key(**kwargs: Any) -> MappedColumn[int]:
     Keyword arguments are passed to :func:`sqlalchemy.orm.mapped_column`.
     """
     kwargs["info"] = {**(kwargs.get("info") or {}), BIGINT_KEY: True}
-    return mapped_column(BigIntegerKey(), Identity(), primary_key=True, autoincrement=True, **kwargs)
+    mapped: MappedColumn[int] = mapped_column(
+        BigIntegerKey(), Identity(), primary_key=True, autoincrement=True, **kwargs
+    )
+    keep_options(mapped.column, "bigint_key()", ["server_default"])
+    return mapped
 
 
 _LISTENERS = Listeners(
-    Listener(IdColumnType, "after_parent_attach", after_type_attached),
     Listener(Table, "before_create", before_create),
     Listener(Mapper, "after_mapper_constructed", mappers.after_mapper_constructed),
     Listener(Mapper, "before_mapper_configured", mappers.before_mapper_configured),
@@ -131,11 +135,13 @@ class PublicIdType(IdColumnType):
 
     def __init__(self, format: Format | type[TypedId], sql_type: SqlType | None = None) -> None:
         super().__init__(format, sql_type)
+        unique_index.LISTENERS.install()
         _LISTENERS.install()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a type that was pickled or copied, which may be the first one of this process."""
         super().__setstate__(state)
+        unique_index.LISTENERS.install()
         _LISTENERS.install()
 
 
@@ -212,10 +218,8 @@ def public_id_column(
         name, type_, nullable=False, unique=alone, index=alone, insert_default=IdDefault(type_), **kwargs
     )
     set_max_retries(mapped.column, max_retries)
-    if unique_with:
-        index_with_others(mapped.column, unique_with)
-    else:
-        event.listen(mapped.column, "after_parent_attach", name_index, propagate=True)
+    unique_index.declare_unique(mapped.column, unique_with)
+    keep_options(mapped.column, "public_id_column()", [*_OWN, *_CHANGING])
     return mapped
 
 

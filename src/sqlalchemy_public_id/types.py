@@ -53,7 +53,7 @@ def _stored_nowhere(bits: int) -> int:
     return -1 if bits == 64 else secrets.randbits(bits)
 
 
-def format_of(declared: Format | type[TypedId]) -> Format:
+def as_format(declared: Format | type[TypedId]) -> Format:
     """Return the format of a declaration, a format or a typed id class."""
     if isinstance(declared, Format):
         return declared
@@ -213,7 +213,7 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
     # no argument is only a keyword, or it would be no part of SQLAlchemy's cache key
     def __init__(self, format: Format | type[TypedId], sql_type: SqlType | None = None) -> None:
         self.format = format
-        self.id_format: Format = format_of(format)
+        self.id_format: Format = as_format(format)
         self.sql_type: SqlType | None = sql_type
         if sql_type is not None:
             require_text(self.id_format, sql_type)

@@ -13,45 +13,61 @@ from typing import Any, cast
 from sqlalchemy import Column, Index, MetaData, Table, UniqueConstraint, event
 from sqlalchemy.sql import quoted_name
 
-from sqlalchemy_public_id.columns import declared_unique_with, is_copy, set_unique_with
+from sqlalchemy_public_id._private import has_info
+from sqlalchemy_public_id.columns import declared_unique_with, is_copy, mark_copy, set_unique_with
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.naming import unique_name
 
 _NO_CONVENTION = MetaData().naming_convention
 """The default convention of SQLAlchemy's ``MetaData``: ``ix_<table>_<column>``."""
 
+_HAS_INDEX = "sqlalchemy_public_id.unique_index"
+"""Key in ``Column.info``: the column has a unique index of this module."""
 
-def name_index(column: Column[Any], table: Any) -> None:
-    """Name the unique index of *column*, unless the project has a naming convention for indexes. Runs when the column
-    is attached to *table*, after SQLAlchemy has added the index.
+
+def declare_unique(column: Column[Any], names: Sequence[str] = ()) -> None:
+    """Name the unique index of *column*, or, with *names*, give it one that also has these columns of its table.
+
+    :raises ConfigurationError: if *names* are not names of other columns.
+    """
+    if names:
+        set_unique_with(column, names)
+    column.info[_HAS_INDEX] = True
+    LISTENERS.install()
+
+
+def _after_column_attached(column: Column[Any], table: Any) -> None:
+    """Name or add the unique index of *column*. Runs when any column is attached to its table."""
+    if not isinstance(table, Table):
+        return
+    mark_copy(column)
+    if has_info(column) and _HAS_INDEX in column.info:
+        (_add_index if declared_unique_with(column) else _name_index)(column, cast("Table", table))
+
+
+def _name_index(column: Column[Any], table: Table) -> None:
+    """Name the unique index of *column*, which SQLAlchemy has added, unless the project has a naming convention.
 
     A naming convention applies ``ix`` to every ``Index``, unique or not, and ``uq`` to a ``UniqueConstraint``. If the
     convention has no ``ix``, the index would have no name and could not be created.
     """
-    if isinstance(table, Table):
-        table = cast("Table", table)
-        for index in table.indexes:
-            if index.unique and list(index.columns) == [column]:
-                _name(index, table, column)
-                event.listen(table, "after_parent_attach", partial(_use_constraint, index))
+    for index in table.indexes:
+        if index.unique and list(index.columns) == [column]:
+            _name(index, table, column)
+            event.listen(table, "after_parent_attach", partial(_use_constraint, index))
 
 
-def index_with_others(column: Column[Any], names: Sequence[str]) -> None:
-    """Give *column* a unique index that also has the columns *names* of its table, as soon as the table has them.
-
-    :raises ConfigurationError: if *names* are not names of other columns.
-    """
-    set_unique_with(column, names)
-    event.listen(column, "after_parent_attach", _add_index, propagate=True)
-
-
-def _add_index(column: Column[Any], table: Any) -> None:
-    """Add the index of *column* with others. Runs when the column is attached to *table*."""
-    if isinstance(table, Table) and not is_copy(column):  # the copy of a table has a copy of the index
-        table = cast("Table", table)
+def _add_index(column: Column[Any], table: Table) -> None:
+    """Add the index of *column* with others, as soon as *table* has them."""
+    if not is_copy(column):  # the copy of a table has a copy of the index
         if all(name in table.columns for name in declared_unique_with(column)):
             _index(column, table)  # at once: the table may have been complete before, and then nothing else runs
         event.listen(table, "after_parent_attach", partial(_complete, column))
+
+
+LISTENERS = Listeners(Listener(Column, "after_parent_attach", _after_column_attached))
+"""Installed by the first column of public ids or tokens. A column in ``Annotated`` loses listeners of its own."""
 
 
 def _complete(column: Column[Any], table: Table, metadata: MetaData) -> None:

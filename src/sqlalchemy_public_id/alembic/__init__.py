@@ -29,7 +29,7 @@ from sqlalchemy_public_id.alembic.clusters.operations import (
     set_cluster,
     unset_cluster,
 )
-from sqlalchemy_public_id.alembic.compare import register
+from sqlalchemy_public_id.alembic.compare import register_comparators
 from sqlalchemy_public_id.alembic.ops import (
     AddPublicIdOp,
     BackfillPublicIdOp,
@@ -79,5 +79,5 @@ __all__ = [
     "unset_cluster",
 ]
 
-register()
+register_comparators()
 import_module("sqlalchemy_public_id.alembic.toimpl")

@@ -71,7 +71,7 @@ Comparator: TypeAlias = Callable[..., object]
 
 
 @cache
-def register() -> None:
+def register_comparators() -> None:
     """Register the comparators: as a plugin that is on by default, or directly in Alembic before 1.18."""
     comparators: list[tuple[Comparator, str, str, str]] = [
         (render_types, "schema", "public_id", "FIRST"),

@@ -8,7 +8,7 @@ from typing_extensions import Unpack
 
 from sqlalchemy_public_id.asyncio._sessions import AnyAsyncSession, async_session
 from sqlalchemy_public_id.lookup import LoadOptions, check_options
-from sqlalchemy_public_id.tokens import digest_of, find
+from sqlalchemy_public_id.tokens import column_and_digest, find
 
 __all__ = ["get"]
 
@@ -26,7 +26,7 @@ async def get(
     """Async version of :func:`sqlalchemy_public_id.tokens.get`."""
     session = async_session(session)
     check_options("get", load)
-    key, digest = digest_of(text, model, attribute)
+    key, digest = column_and_digest(text, model, attribute)
     del text  # error reports show local variables, and what follows may fail
     if digest is None:
         return None

@@ -32,7 +32,7 @@ from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.column import check_names
 from sqlalchemy_public_id.migrations.databases import is_supported, names_of_databases
 from sqlalchemy_public_id.migrations.from_models import Models, tables_in_models
-from sqlalchemy_public_id.types import format_of
+from sqlalchemy_public_id.types import as_format
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 
@@ -79,7 +79,7 @@ def run(
     if sample < 1:
         raise ConfigurationError(f"sample is {safe_repr(sample)}, expected 1 or more")
     check_names(column="public_id" if column is None else column, schema=schema)
-    formats = {name: format_of(format) for name, format in (formats or {}).items()}
+    formats = {name: as_format(format) for name, format in (formats or {}).items()}
     clusters = clusters or {}
     report = Report([], [])
     with _connected(bind) as connection:

@@ -24,6 +24,7 @@ from sqlalchemy_public_id.migrations.databases import database_of, live_table, p
 from sqlalchemy_public_id.migrations.obstacles import find_obstacles, obstacles_of_the_type
 from sqlalchemy_public_id.migrations.plan import Migration, Step
 from sqlalchemy_public_id.migrations.steps import list_statements
+from sqlalchemy_public_id.migrations.stored_types import has_width_of
 from sqlalchemy_public_id.migrations.trial import try_ids
 from sqlalchemy_public_id.naming import not_null_check_name
 
@@ -43,7 +44,7 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
         if table.state.default is None and not table.state.filled:
             target = replace(table.target, server_default="keep")
             message = "the database generates no ids: programs that leave the column out cannot insert, or insert NULL"
-            yield table.finding("default-missing", "info", message, _command("expand", target))
+            yield table.finding("default-missing", "info", message, _command("expand", table, target))
         yield from check_counted_ids(table)
     if not table.is_first:
         return
@@ -70,7 +71,7 @@ def _check_missing(table: AuditedTable) -> Iterator[Finding]:
             message = f"more than {limit:,} rows have no id"
     if count:
         facts = {"rows": count, "exact": is_counted, "sampled": rows}
-        yield table.finding("missing-ids", "error", message, _command("backfill", table.target), **facts)
+        yield table.finding("missing-ids", "error", message, _command("backfill", table, table.target), **facts)
 
 
 def _check_null(table: AuditedTable) -> Iterator[Finding]:
@@ -113,9 +114,12 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
         key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != own_name),
         default=None,
     )
-    if not any(index.unique and not (index.valid and index.partial) for index in indexes if table.is_on_all(index)):
+    uniques = [index for index in indexes if index.unique and table.is_on_all(index)]
+    if all((index.valid and index.partial) or index.by_other_collation for index in uniques):
         names = [index.name for index in indexes]
         reason = "leaves rows out" if any(index.partial for index in indexes) else "is none"
+        if uniques and all(index.by_other_collation for index in uniques):
+            reason = "is by another collation than the column"
         found = f" ({', '.join(names)} {reason})" if names else ""
         message = f"there is no unique index{found}: two rows can have one id, and a lookup reads the whole table"
         if others:
@@ -152,6 +156,8 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
         elif guard is not None and index.unique and not table.is_on_all(index):
             message = f"the unique index {name} refuses equal ids of rows that differ in {listed}; drop it"
             yield table.finding("index-redundant", "warning", message, index=name, beside=guard.name)
+        elif index.by_other_collation:
+            continue  # it may be for other queries
         elif guard is not None and index is not guard and guard.columns[:1] == (table.column,):
             message = f"the index {name} adds nothing to {guard.name}, and slows down writes; drop it"
             yield table.finding("index-redundant", "warning", message, index=name, beside=guard.name)
@@ -232,7 +238,7 @@ def _check_former_default(table: AuditedTable) -> Iterator[Finding]:
     former = plan.defaults.former_format(default, format, [id for id in table.ids if isinstance(id, str)])
     if former is not None:
         message = f"the default generates ids of {former!r}, which look-ups do not find, because they expect {format!r}"
-        yield table.finding("default-outdated", "error", message, _command("expand", target), calls=[])
+        yield table.finding("default-outdated", "error", message, _command("expand", table, target), calls=[])
 
 
 def _check_key(table: AuditedTable) -> Iterator[Finding]:
@@ -263,14 +269,12 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _contract(table: AuditedTable, **changes: Any) -> Migration:
-    """Return the migration that completes the column, with *changes* to its target.
+    """Return the migration that completes the column, with *changes* to its target. The server default stays as it is.
 
     :raises ConfigurationError: if the operations do not accept its names.
     """
-    target, dialect = replace(table.target, **changes), table.dialect
-    plan = plan_for(target, dialect)
-    if plan.has_own_default(table.state):  # the default stays
-        plan = plan_for(replace(target, server_default="keep"), dialect)
+    target = replace(table.target, **changes)
+    plan = plan_for(target, table.dialect)
     return Migration(live_table(table.connection, target), plan, ["contract"], table.state)
 
 
@@ -288,7 +292,7 @@ def _complete(table: AuditedTable, **changes: Any) -> Remedy | None:
     if not steps:
         return None
     if not migration.plan.works_in_a_shell:
-        return _command("contract", migration.target)
+        return _command("contract", table, migration.target)
     return _statements(table, steps)
 
 
@@ -298,12 +302,18 @@ def _statements(table: AuditedTable, steps: Sequence[Step]) -> Remedy:
     return Remedy("sql", tuple(line if line.startswith("-- ") else f"{line};" for line in lines))
 
 
-def _command(name: str, target: PublicIdColumn) -> Remedy:
+def _command(name: str, table: AuditedTable, target: PublicIdColumn) -> Remedy:
     """Return the command ``public-id`` *name* for *target*, with the options that differ from the defaults."""
+    type_ = table.columns[table.column]["type"]
+    is_told = table.format is not None and not has_width_of(type_, target.format)
     usual = replace(PublicIdColumn.of(target.table, target.column), column="public_id")
     of_the_column = () if name == "backfill" else ("unique_name", "unique_with", "collation", "server_default")
     options = ("column", "schema", "format", *of_the_column)
-    unusual = {each: value for each in options if (value := getattr(target, each)) != getattr(usual, each)}
+    unusual = {
+        each: value
+        for each in options
+        if (value := getattr(target, each)) != getattr(usual, each) or (each == "format" and is_told)
+    }
     return Remedy("sh", (command_line(name, target.table, **unusual),))
 
 

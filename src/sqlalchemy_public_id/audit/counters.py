@@ -187,7 +187,9 @@ def _list_others(table: AuditedTable) -> Iterator[Finding]:
     named = [*_named(table)]
     if table.name not in {COUNTERS, *(each.table for each in named)} or not {"name", "next"} <= {*table.columns}:
         return
-    known, names = {each.name for each in named if each.table == table.name}, table.source.c.name
+    schemas = {None, table.schema or table.inspector.default_schema_name}  # None is that of the audit
+    known = {each.name for each in named if each.table == table.name and each.schema in schemas}
+    names = table.source.c.name
     counters = [each for each in table.connection.scalars(select(names).order_by(names)) if each == each.strip()]
     others = [each for each in counters if each not in known]  # the other rows are orders of counted ids
     if others:

@@ -121,7 +121,7 @@ class Report:
     @property
     def without_default(self) -> list[TableReport]:
         """The tables with public ids that the database does not generate."""
-        return [table for table in self.tables if table.has_column and not table.has_default]
+        return [table for table in self.tables if table.readable and table.has_column and not table.has_default]
 
     def at_least(self, severity: Severity) -> list[Finding]:
         """Return the findings of *severity* or worse, such as those that should fail a nightly check."""

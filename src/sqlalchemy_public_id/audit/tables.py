@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from sqlalchemy import Connection, Inspector, Table, TableClause, column, func, literal, select, table
@@ -15,7 +17,7 @@ from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Severity, TableReport
 from sqlalchemy_public_id.columns import public_id_columns, public_id_type
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
@@ -131,8 +133,9 @@ class AuditedTable:
     def _text(self, value: Any) -> str:
         if isinstance(value, str):
             return value
-        if isinstance(self.format, BitsFormat) and self.format.is_native:
-            return self.format.from_int(traits_for(self.dialect).from_native(value))
+        if isinstance(self.format, BitsFormat) and self.format.is_native and _has_size(value, self.format.bits):
+            with suppress(InvalidPublicId):  # a negative number
+                return self.format.from_int(traits_for(self.dialect).from_native(value))
         return value.hex() if isinstance(value, bytes) else str(value)
 
     @cached_property
@@ -182,9 +185,15 @@ class AuditedTable:
         candidates = [index.name for index in self.indexes if index.can_be_unique_index_of(*columns)]
         if candidates and name not in candidates:
             name = candidates[0]  # an INVALID index is rebuilt
-        elif not candidates and name in {index.name for index in self.indexes}:
-            name = derived_name("uq", self.name, self.column, "2")
+        elif not candidates and self.live.folded(name) in {self.live.folded(index.name) for index in self.indexes}:
+            name = self._free_name()
         return replace(target, unique_name=name)
+
+    def _free_name(self) -> str:
+        """Return a name for a unique index that no index of the table has."""
+        taken = {self.live.folded(index.name) for index in self._read_state.indexes}
+        names = (derived_name("uq", self.name, self.column, str(number)) for number in count(2))
+        return next(name for name in names if self.live.folded(name) not in taken)
 
     @cached_property
     def state(self) -> State:
@@ -215,3 +224,10 @@ class AuditedTable:
         format = None if self.likely_format is None else self.likely_format.expected
         has_default = self.state.default is not None or self.state.filled
         return TableReport(self.full_name, True, len(self.ids), format, has_default, column=self.column)
+
+
+def _has_size(value: Any, bits: int) -> bool:
+    """Return False for a value that a column has instead of a number of *bits* bits, as SQLite's may."""
+    if isinstance(value, (int, float)):
+        return bits == 64 and isinstance(value, int)
+    return not isinstance(value, bytes) or 8 * len(value) == bits

@@ -14,6 +14,7 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import TypeEngine
 
+from sqlalchemy_public_id import guard
 from sqlalchemy_public_id._private import as_flush, can_persist, has_listeners, persist, sent_parameters
 from sqlalchemy_public_id.bulk.arrays import insert_arrays, item_types
 from sqlalchemy_public_id.columns import public_id_type
@@ -42,7 +43,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     session = session_of(session)
     members: list[Any] = list(iterator_of(objects))  # keeps them alive: states are weak references
     states = _states(members)
-    writing.resolve(session, members)  # a flush does this, too, but multi-row statements bypass it
+    writing.resolve_foreign_keys(session, members)  # a flush does this, too, but multi-row statements bypass it
     rows = [state.dict for state in states]
     types = _array_types(session, states, rows) if _is_plain(session, states, rows) else None
     if types is None:
@@ -148,6 +149,7 @@ def _array_types(
     """
     mapper = states[0].mapper
     connection = connection_to_write(session, mapper)
+    guard.guard_connection(connection)
     # under AUTOCOMMIT, the rows before a collision could not be rolled back
     if is_autocommit(connection) or not can_persist(session, states[0]):
         return None

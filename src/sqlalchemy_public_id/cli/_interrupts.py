@@ -78,8 +78,12 @@ class Interrupts:
         self._batches[target] = not waits
 
     def has_filled(self, target: PublicIdColumn) -> None:
-        """Note that all rows of *target* have been filled."""
+        """Note that all rows of *target* have been filled.
+
+        :raises Stopped: if Ctrl-C was pressed during the last batch: no later phase begins.
+        """
         self._batches.pop(target, None)
+        self.check()
 
     def check(self) -> None:
         """Raise :class:`Stopped` after Ctrl-C."""

@@ -24,7 +24,7 @@ from sqlalchemy_public_id.errors import InvalidPublicId
 from sqlalchemy_public_id.formats import BASE36, Format
 from sqlalchemy_public_id.formats._bits import TimedFormat
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH, in_words, is_printable
-from sqlalchemy_public_id.formats.guess import UUID_TEXT, alphabets, guesses, split
+from sqlalchemy_public_id.formats.guess import UUID_TEXT, alphabets, guesses, split_prefix
 from sqlalchemy_public_id.formats.nanoid import is_checked
 from sqlalchemy_public_id.messages import safe_repr
 
@@ -122,7 +122,7 @@ def _show_malformed(format: Format) -> bool:
 
 
 def _facts(text: str, format: Format | None) -> Iterator[tuple[str, str]]:
-    prefix, separator, body = split(text)
+    prefix, separator, body = split_prefix(text)
     canonical = None if format is None else format.canonical(text)
     if format is not None and format.prefix is not None:
         lead = format.prefix + format.separator

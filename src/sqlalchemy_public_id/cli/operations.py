@@ -46,6 +46,7 @@ from sqlalchemy_public_id.migrations import Consent, Options, Pace, PublicIdColu
 from sqlalchemy_public_id.migrations.consent import take_fields
 from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, incomplete, run_phases
+from sqlalchemy_public_id.migrations.stored_types import has_width_of
 from sqlalchemy_public_id.migrations.table import columns_of
 
 _REPAIR = "do what is said about each above, and run the same command again"
@@ -187,7 +188,7 @@ def _require_usual_length(connection: Connection, target: PublicIdColumn) -> Non
     if column is None:
         return
     type_, needed = column["type"], target.format.max_length
-    if not isinstance(type_, String) or type_.length not in (None, needed):
+    if not has_width_of(type_, target.format):
         has = f"has {type_.length} characters" if isinstance(type_, String) else f"has the type {type_}"
         raise UsageProblem(
             f"{target.table}.{target.column} {has}, but ids of {target.format!r} have {needed}; "

@@ -40,7 +40,8 @@ _COLLATIONS = text(
 _collations: WeakKeyDictionary[Dialect, str] = WeakKeyDictionary()
 """Dialect of an engine → the best collation that its server has."""
 _CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
-_KEY = re.compile(r"for key '(.*)'\s*$", re.DOTALL)
+_KEY = re.compile(r".*for key '(.*)'\s*$", re.DOTALL)
+"""The last one: the value before it is of a user."""
 
 
 class MySQL(Traits):
@@ -129,7 +130,7 @@ class MySQL(Traits):
     def violation(self, error: Exception) -> Violation | None:
         if self.error_code(error) != _DUPLICATE_ENTRY:
             return None
-        match = _KEY.search(_message(error))
+        match = _KEY.match(_message(error))
         return Violation(constraint=match[1] if match else None)
 
     def outcome(self, error: Exception) -> Outcome:

@@ -35,17 +35,17 @@ def answer_to(
     :param field: the name under which the client sends the wrong id, if there is one.
     """
     if isinstance(error, IdempotencyConflict):
-        content = content_of(409, message_of(error), problem_details=problem_details)
+        content = content_of(409, validation_message(error), problem_details=problem_details)
         return {**content, "differing": list(error.differing)}, 409
     if isinstance(error, AmbiguousPublicId):
         log_ambiguous(error)
-        return content_of(409, message_of(error), problem_details=problem_details), 409
+        return content_of(409, validation_message(error), problem_details=problem_details), 409
     if is_row(error):
-        return content_of(404, message_of(error), problem_details=problem_details), 404
+        return content_of(404, validation_message(error), problem_details=problem_details), 404
     details = [_detail_of(error, method, field)]
     if not problem_details:
         return {"detail": details}, 422
-    return {**content_of(422, message_of(error), problem_details=True), "errors": details}, 422
+    return {**content_of(422, validation_message(error), problem_details=True), "errors": details}, 422
 
 
 def content_of(status: int, message: str, *, problem_details: bool) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _detail_of(error: Any, method: str | None, field: str | int | None) -> dict[
     if isinstance(error, (InvalidCursor, InvalidPage)):
         kind = "cursor_invalid" if isinstance(error, InvalidCursor) else "page_invalid"
     place = (source_of(error, method), *([] if field is None else [field]))
-    return {"type": kind, "loc": place, "msg": message_of(error)}
+    return {"type": kind, "loc": place, "msg": validation_message(error)}
 
 
 def is_row(error: Exception) -> bool:
@@ -92,7 +92,7 @@ def field_of(error: Any) -> str | None:
     return parsed_by or str(error.field).rpartition(".")[2]
 
 
-def message_of(error: Any) -> str:
+def validation_message(error: Any) -> str:
     """Return what is wrong, without the value: even the prefix of the input may be most of a token."""
     if isinstance(error, IdempotencyConflict):
         return f"the {error.model} with this public id exists, with other contents"

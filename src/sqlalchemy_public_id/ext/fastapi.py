@@ -125,6 +125,8 @@ def by_public_id(
 def install(app: FastAPI, *, problem_details: bool = False) -> None:
     """Add exception handlers to *app* for the errors of this library, and describe their answers in OpenAPI.
 
+    A handler of the application for one of these errors stays, whether it was added before or is added afterwards.
+
     * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound` for the requested row;
     * 422: :class:`~sqlalchemy_public_id.PublicIdNotFound` with a field, for an unknown id in a body;
     * 422: :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage`,

@@ -20,6 +20,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session, scoped_session
@@ -51,6 +52,8 @@ M = TypeVar("M")
 def install(app: Flask | Blueprint) -> None:
     """Add error handlers for the errors of this library to *app*, which answer with JSON, as those for FastAPI do.
 
+    A handler of *app* for one of these errors stays, whether it was registered before or is registered afterwards.
+
     * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound` for the requested row;
     * 422: the same error with a field, for an unknown id in a body;
       :class:`~sqlalchemy_public_id.errors.InvalidCursor`, :class:`~sqlalchemy_public_id.errors.InvalidPage` and
@@ -69,9 +72,10 @@ def install(app: Flask | Blueprint) -> None:
         for the status 404 takes precedence for what :func:`get_or_404` does not find, except in such a blueprint.
     """
     for error in ANSWERED:
-        app.register_error_handler(error, _answer)
+        if _handler(app, error) is None:
+            app.register_error_handler(error, _answer)
     if isinstance(app, Blueprint):  # Flask prefers the application's handler of a status to a blueprint's of an error
-        app.register_error_handler(_NoRow, _answer)
+        app.register_error_handler(_NoRow, lambda error: (_handler(app, PublicIdNotFound) or _answer)(error))
 
 
 def register(
@@ -142,6 +146,13 @@ class _NoRow(PublicIdNotFound, NotFound):
     def __init__(self, value: object, *, model: str) -> None:
         NotFound.__init__(self, f"no such {model}")  # which removes the arguments of the error
         PublicIdNotFound.__init__(self, value, model=model)
+
+
+def _handler(app: Flask | Blueprint, error: type[Exception]) -> Callable[[Any], Any] | None:
+    """Return the handler of *app* for *error* itself; ``None`` if there is none."""
+    handlers: Any = app.error_handler_spec  # scope → status → error → handler
+    found: Callable[[Any], Any] | None = handlers.get(None, {}).get(None, {}).get(error)
+    return found
 
 
 def _answer(error: Exception) -> tuple[dict[str, Any], int]:

@@ -39,9 +39,9 @@ from sqlalchemy_public_id.ext._messages import (
     field_of,
     is_row,
     log_ambiguous,
-    message_of,
     missing_parameter,
     source_of,
+    validation_message,
 )
 from sqlalchemy_public_id.ext._rows import find_row, parameter_of
 from sqlalchemy_public_id.formats import Format
@@ -236,7 +236,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def _http_exception(request: Request[Any, Any, Any], error: Exception) -> HTTPException:
-    message = message_of(error)
+    message = validation_message(error)
     if isinstance(error, IdempotencyConflict):
         return _Conflict(message, extra={"differing": list(error.differing)})
     if isinstance(error, AmbiguousPublicId):

@@ -17,14 +17,16 @@ In response models, declare the id as in any Pydantic model: ``public_id: Annota
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
+from sqlalchemy import Integer
 from sqlalchemy.orm.attributes import del_attribute, instance_state, set_attribute
 from typing_extensions import Self
 
 from sqlalchemy_public_id.declare import bigint_key, declared_settings, one_format, public_id_column
-from sqlalchemy_public_id.errors import ConfigurationError, require
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdWarning, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.messages import safe_repr
@@ -35,6 +37,7 @@ from sqlalchemy_public_id.typed import TypedId
 with require("sqlmodel"):
     from pydantic import BaseModel, ConfigDict
     from sqlmodel import Field, SQLModel
+    from sqlmodel.main import get_column_from_field  # pyright: ignore[reportUnknownVariableType]  # of a bare Column
 
 from sqlalchemy_public_id.ext.pydantic import PublicId
 
@@ -89,6 +92,7 @@ class PublicIdColumnSQLModel(SQLModel):
         declared = one_format(cls, typed, "field")
         own: dict[str, Any] = {}  # new columns for each table: SQLModel would share those of a base
         if issubclass(cls, PublicIdSQLModel):
+            _check_own_key(cls)
             own["id"] = Field(default=None, sa_column=bigint_key(info={MIXED_IN: True}).column, exclude=True)
         column = public_id_column(declared, **declared_settings(cls)).column
         own["public_id"] = Field(default=None, sa_column=column)
@@ -138,7 +142,7 @@ class PublicIdColumnSQLModel(SQLModel):
 
 
 class PublicIdSQLModel(PublicIdColumnSQLModel):
-    """Add an integer key ``id`` and the field ``public_id`` to a table.
+    """Add an integer key ``id`` and the field ``public_id`` to a table that has no key of its own.
 
     ``model_dump`` and FastAPI leave the key out of their output. The key is a BIGINT. Declare foreign keys with
     ``NullType``, so that they get its type: ``maker_id: int = Field(foreign_key="maker.id", sa_type=NullType)``.
@@ -147,6 +151,28 @@ class PublicIdSQLModel(PublicIdColumnSQLModel):
     __abstract__ = True
 
     id: int | None = Field(default=None, exclude=True)
+
+
+def _check_own_key(cls: type[PublicIdSQLModel]) -> None:
+    """Warn of an integer key ``id`` of the model's own, which the key of the mixin replaces; refuse any other one.
+
+    A field without a key or a default is an annotation, such as ``id: int``.
+
+    :raises ConfigurationError: if the field has a default, or is not an integer.
+    """
+    if hasattr(cls, "__table__"):  # the subclass of a table is not a table of its own
+        return
+    column = cast("Any", get_column_from_field)(cls.model_fields["id"])
+    if MIXED_IN in column.info:  # inherited from another model with the mixin
+        return
+    text = (
+        f"{cls.__name__} has a key of its own, id, and PublicIdSQLModel adds another one, a BIGINT; leave id out, or "
+        f"use PublicIdColumnSQLModel to keep it"
+    )
+    if column.default is not None or not isinstance(column.type, Integer):
+        raise ConfigurationError(text)
+    if column.primary_key:
+        warnings.warn(text, PublicIdWarning, stacklevel=2)
 
 
 def _reference_names(cls: type[Any]) -> set[str]:

@@ -86,7 +86,7 @@ def by_public_id(
 
 
 def install(app: Starlette, *, problem_details: bool = False) -> None:
-    """Add exception handlers to *app* for the errors of this library, as those for FastAPI.
+    """Add exception handlers to *app* for the errors of this library, as those for FastAPI. Its own ones stay.
 
     * 404: :class:`~sqlalchemy_public_id.PublicIdNotFound` for the requested row;
     * 422: the same error with a field, for an unknown id in a body;
@@ -110,19 +110,30 @@ def install(app: Starlette, *, problem_details: bool = False) -> None:
 def add_handlers(
     app: Starlette, *, problem_details: bool, name_sent: Callable[[HTTPConnection, str], str | int] | None = None
 ) -> None:
-    """Add the handlers of :func:`install` to *app*.
+    """Add the handlers of :func:`install` to *app*, except for errors that the application handles itself.
 
     :param name_sent: a function that returns the name under which a client sends a field.
     """
-
-    async def answer(request: HTTPConnection, error: Exception) -> JSONResponse:
-        field = field_of(error)
-        sent = field if field is None or name_sent is None else name_sent(request, field)
-        content, status = answer_to(error, request.scope.get("method"), sent, problem_details=problem_details)
-        return JSONResponse(content, status, media_type=media_type_of(problem_details))
-
+    answer = _Answer(problem_details, name_sent)
     for error in ANSWERED:
-        app.add_exception_handler(error, answer)
+        if isinstance(app.exception_handlers.get(error, answer), _Answer):  # the application has none of its own
+            app.add_exception_handler(error, answer)
+
+
+class _Answer:
+    """The handler of an error, which an application may replace by its own."""
+
+    def __init__(
+        self, problem_details: bool, name_sent: Callable[[HTTPConnection, str], str | int] | None = None
+    ) -> None:
+        self._problem_details, self._name_sent = problem_details, name_sent
+
+    async def __call__(self, request: HTTPConnection, error: Exception) -> JSONResponse:
+        field = field_of(error)
+        sent = field if field is None or self._name_sent is None else self._name_sent(request, field)
+        is_problem = self._problem_details
+        content, status = answer_to(error, request.scope.get("method"), sent, problem_details=is_problem)
+        return JSONResponse(content, status, media_type=media_type_of(is_problem))
 
 
 async def row_or_404(

@@ -2,7 +2,7 @@
 
 >>> [*guesses("cus_izkpm55j334u")]
 [NanoId(prefix='cus')]
->>> split("cus_izkpm55j334u")
+>>> split_prefix("cus_izkpm55j334u")
 ('cus', '_', 'izkpm55j334u')
 """
 
@@ -32,7 +32,7 @@ _PREFIXED = re.compile(
 )
 
 
-def split(text: str) -> tuple[str, str, str]:
+def split_prefix(text: str) -> tuple[str, str, str]:
     """Return the prefix, the separator and the body of *text*; the first two are empty without a prefix."""
     match = _PREFIXED.fullmatch(text[:MAX_LENGTH]) if not UUID_TEXT.fullmatch(text) else None
     return ("", "", text) if match is None else (match["prefix"], match["separator"], match["body"])
@@ -61,7 +61,7 @@ def ranked_guesses(texts: Sequence[str]) -> list[Format]:
     """
     printable = [text for text in texts if is_printable(text) and len(text) <= MAX_LENGTH]
     tried = printable[:: len(printable) // 100 + 1]
-    leads = Counter("".join(split(text)[:2]) for text in tried)
+    leads = Counter("".join(split_prefix(text)[:2]) for text in tried)
     lead, count = max(leads.items(), key=lambda each: each[1], default=("", 0))
     characters = "".join(sorted({*"".join(printable)}))
     candidates = dict.fromkeys(
@@ -78,7 +78,7 @@ def _candidates(text: str, characters: str) -> Iterator[Format]:
 
     :param characters: the alphabet to try if no exported one has all characters of *text*.
     """
-    prefix, separator, body = split(text)
+    prefix, separator, body = split_prefix(text)
     splits: list[tuple[dict[str, Any], str]] = [({"prefix": prefix, "separator": separator}, body)] if prefix else []
     # formats of a fixed number of bits accept fewer texts than a NanoId: they come first
     for cls in sorted(known_formats().values(), key=lambda cls: not issubclass(cls, BitsFormat)):

@@ -84,9 +84,15 @@ def uninstall(engine: Engine | AsyncEngine) -> None:
 
 
 def after_begin(session: Session, transaction: object, connection: Connection) -> None:
+    """Guard the engine of *connection*. Runs when a session has begun a transaction, before its first statement."""
+    guard_connection(connection)
+
+
+def guard_connection(connection: Connection) -> None:
     """Guard the engine of *connection*, unless :func:`uninstall` was called for it.
 
-    Runs when a session has begun a transaction on a connection, before its first statement.
+    Called before the library draws ids for objects, too: if a signal interrupts the first session of a class, such as
+    each ``sessionmaker()`` makes, sessions of the class can lack an event of ``Session`` for the rest of the process.
     """
     dialect = connection.dialect
     if ref(dialect) not in guarded_dialects:

@@ -139,13 +139,14 @@ _of_session: RefDict[Session, list[tuple[dict[Column[Any], NewIds], NewIds]]] = 
 
 
 def drawing_listener(
-    columns: Mapping[str, Column[Any]],
+    columns: Mapping[str, Column[Any]], guard_connection: Callable[[Connection], None]
 ) -> Callable[[Mapper[Any], Connection, InstanceState[Any]], object]:
     """Return the listener to ``before_insert`` that draws the ids of a mapper.
 
     For each object without an id, it draws one that differs from all others of the flush.
 
     :param columns: attribute → the column whose default hands the ids over. Attributes may be added later.
+    :param guard_connection: called with the connection of a flush before its first id is drawn.
     """
     on_connection, token = flush_ids.get, session_token
 
@@ -157,6 +158,7 @@ def drawing_listener(
                 by_column = on_connection(ref(connection))
                 ids = by_column.get(column) if by_column else None
                 if ids is None or ids.session != token(state):
+                    guard_connection(connection)
                     ids = begin(state, connection, column)
                     if ids is None:
                         continue

@@ -38,7 +38,7 @@ _RETURNING = " RETURNING "
 # --- the statement
 
 
-def with_clause(context: Any, statement: str, insert: InsertStatement) -> str | None:
+def with_do_nothing(context: Any, statement: str, insert: InsertStatement) -> str | None:
     """Return *statement* with ``ON CONFLICT DO NOTHING``; None if it must not have this clause in *context*."""
     connection = context.root_connection
     if not insert.can_skip_rows or not _sees_collisions(connection):
@@ -79,7 +79,7 @@ def insert_rows(
 
     Return False, without sending it, if the INSERT cannot have the clause.
     """
-    conditional = with_clause(context, statement, insert)
+    conditional = with_do_nothing(context, statement, insert)
     if conditional is None:
         return False
     is_batch = context.execute_style is ExecuteStyle.INSERTMANYVALUES

@@ -34,14 +34,14 @@ from sqlalchemy_public_id.lookup.by_value import (
     apply_load_options,
     as_passed,
     in_order,
-    mapper_of,
+    mapper_of_entity,
     query_of_one,
     rows_by,
 )
 from sqlalchemy_public_id.lookup.nested_pages import pages
 from sqlalchemy_public_id.lookup.paging import Page, page
 from sqlalchemy_public_id.lookup.routing import Routes, configure
-from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of, selected
+from sqlalchemy_public_id.lookup.selecting import Rows, Where, model_of_rows, selected
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import (
     AnySession,
@@ -104,7 +104,7 @@ def get(
     try:
         row = session.scalars(query, {PARAMETER: text}).unique().one_or_none()
     except MultipleResultsFound:
-        raise ambiguous(mapper_of(model), key, [text]) from None
+        raise ambiguous(mapper_of_entity(model), key, [text]) from None
     return row
 
 
@@ -117,7 +117,7 @@ def _get_selected(
     if text is None:
         _warn_of_mistakes([given], level=4)
         return None
-    query, mapper = statement.where(getattr(entity, key) == text), mapper_of(entity)
+    query, mapper = statement.where(getattr(entity, key) == text), mapper_of_entity(entity)
     columns = columns_beside(mapper, key)
     with requiring_columns("get", session, entity, columns, condition, statement.whereclause) as options:
         try:
@@ -181,8 +181,8 @@ def get_one(
 
 
 def _not_found(model: Any, public_id: object, field: str | None) -> PublicIdNotFound:
-    own = model_of(model)
-    return PublicIdNotFound(public_id, model=own.__name__, field=field, may_be_token=has_tokens(mapper_of(own)))
+    own = model_of_rows(model)
+    return PublicIdNotFound(public_id, model=own.__name__, field=field, may_be_token=has_tokens(mapper_of_entity(own)))
 
 
 def resolve(
@@ -291,7 +291,7 @@ def keys_of(
     wanted = _well_formed(type_, public_ids)
     load = _load_options(where, execution_options)
     keys: dict[str, Any] = {}
-    parts = _primary_key(model_of(model))
+    parts = _primary_key(model_of_rows(model))
     for found in rows_by("keys_of", session, model, attribute, name, wanted.values(), parts, load):
         keys.update((public_id, key[0] if len(key) == 1 else tuple(key)) for public_id, *key in found)
     return in_order(wanted, keys)
@@ -313,7 +313,7 @@ def public_ids_of(
     :raises ConfigurationError: for composite keys, and if several shards have rows with one of *keys*.
     """
     name, _ = _public_id(session, model, attribute)
-    own = model_of(model)
+    own = model_of_rows(model)
     primary_key = _primary_key(own)
     if len(primary_key) != 1:
         raise ConfigurationError(f"{own.__name__} has a composite key; select its rows with an ordinary statement")
@@ -333,7 +333,7 @@ def public_ids_of(
 
 def _public_id(session: object, model: Any, attribute: str | None) -> tuple[str, IdColumnType]:
     require_session(session)
-    name, column = public_id_attribute(model_of(model), attribute)
+    name, column = public_id_attribute(model_of_rows(model), attribute)
     return name, public_id_type(column)
 
 
@@ -396,5 +396,5 @@ def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checke
 
 def _primary_key(model: Any) -> list[str]:
     """Return the names of the attributes that hold the primary key of *model*."""
-    mapper = mapper_of(model)
+    mapper = mapper_of_entity(model)
     return [mapper.get_property_by_column(column).key for column in mapper.primary_key]

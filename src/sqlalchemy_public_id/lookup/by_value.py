@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.lookup.beside import columns_beside, refuse_repeated, requiring_columns
-from sqlalchemy_public_id.lookup.selecting import Where, model_of, selected
+from sqlalchemy_public_id.lookup.selecting import Where, model_of_rows, selected
 from sqlalchemy_public_id.orm.inspection import AnySession, is_sharded
 from sqlalchemy_public_id.types import IdColumnType
 
@@ -36,7 +36,7 @@ _QUERIES = "sqlalchemy_public_id.queries"
 
 def kept_query(model: type[Any], by: str, purpose: object, build: Callable[[], Any]) -> Any:
     """Return the SELECT of *model* by its attribute *by* that *build* has made for this *purpose*, once."""
-    queries = mapper_of(model).attrs[by].info.setdefault(_QUERIES, {})
+    queries = mapper_of_entity(model).attrs[by].info.setdefault(_QUERIES, {})
     query = queries.get((model, purpose))
     if query is None:
         query = queries[model, purpose] = build()
@@ -47,7 +47,7 @@ def query_of_one(model: type[Any], by: str) -> Any:
     """Return the SELECT of the row of *model* with one value of *by*, a public id; None if it is not unique alone."""
 
     def build() -> Any:
-        if columns_beside(mapper_of(model), by):
+        if columns_beside(mapper_of_entity(model), by):
             return None
         column = getattr(model, by)
         return select(model).where(column == bindparam(PARAMETER, type_=column.type.as_parameter))
@@ -72,13 +72,13 @@ def rows_by(
     :param shown: the names of attributes; none for the object itself.
     """
     values = list(dict.fromkeys(values))
-    traits = traits_for(session.get_bind(mapper_of(model_of(model))).dialect)
+    traits = traits_for(session.get_bind(mapper_of_entity(model_of_rows(model))).dialect)
     if load or isinstance(model, Select) or is_sharded(session):
         yield from _rows_selected(function, session, model, attribute, by, values, shown, load, traits)
         return
 
     def build() -> Any:
-        if columns_beside(mapper_of(model), by):
+        if columns_beside(mapper_of_entity(model), by):
             return None
         column = getattr(model, by)
         is_one = traits.is_one_of(column, (), _type_of(column), PARAMETER)
@@ -106,7 +106,7 @@ def _rows_selected(
     """Yield the rows of :func:`rows_by` by statements that are built for them."""
     selection, entity, where = selected(function, model, load.pop("where", None), attribute)
     statement, options = apply_load_options(_showing(selection, entity, by, shown), load)
-    column, mapper = getattr(entity, by), mapper_of(entity)
+    column, mapper = getattr(entity, by), mapper_of_entity(entity)
     columns = columns_beside(mapper, by)
     with requiring_columns(function, session, entity, columns, where, selection.whereclause) as own:
         for part in traits.parts(values):
@@ -164,7 +164,7 @@ def apply_load_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, An
     return query, execution_options
 
 
-def mapper_of(entity: Any) -> Mapper[Any]:
+def mapper_of_entity(entity: Any) -> Mapper[Any]:
     """Return the mapper of a model, or of an alias of one."""
     mapper: Mapper[Any] = inspect(entity).mapper
     return mapper

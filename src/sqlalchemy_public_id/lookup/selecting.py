@@ -20,7 +20,7 @@ Rows: TypeAlias = type[M] | Select[tuple[M]] | Select[M]
 """A model or ``select(Model)``, whose type differs between SQLAlchemy 2.0 and 2.1."""
 
 
-def model_of(rows: Any) -> Any:
+def model_of_rows(rows: Any) -> Any:
     """Return the model of *rows*, a model or ``select(Model)``; anything else as it is, for the error about it."""
     given: Any = rows
     if not isinstance(given, Select):

@@ -13,7 +13,7 @@ from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.consent import Keeps, ServerDefault, check_choices, check_flags
 from sqlalchemy_public_id.stored_ids import SqlType
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import format_of, require_text
+from sqlalchemy_public_id.types import as_format, require_text
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PublicIdColumn:
         return cls(
             str(table),  # not a quoted_name
             str(column),
-            NanoId() if format is None else format_of(format),
+            NanoId() if format is None else as_format(format),
             unique_name=unique_name or naming.unique_name(str(table), str(column)),
             unique_with=_names_of_others(str(column), unique_with),
             **options,

@@ -78,7 +78,8 @@ class Options(TypedDict, total=False):
         Doc(
             "Whether MySQL (8.0.23) or MariaDB hides the column from ``*`` and from an INSERT without a list of "
             "columns, so that old statements go on; ``False`` shows it again. By default, a new column is visible, and "
-            "an existing one stays as it is."
+            "an existing one stays as it is. MySQL ignores the default of a hidden column in such an INSERT: the "
+            'contract has to show it, unless each INSERT lists its columns (``stored_code="ignore"``).'
         ),
     ]
     update_triggers: Annotated[

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, DefaultClause, Dialect, Index, MetaData, String, Table, UniqueConstraint, event
+from sqlalchemy import Column, DefaultClause, Dialect, Index, MetaData, String, Table, UniqueConstraint
 from sqlalchemy.schema import conv
 
 from sqlalchemy_public_id.columns import declared_unique_with, is_public_id, public_id_type, unique_with
@@ -18,8 +18,9 @@ from sqlalchemy_public_id.dialects.quoting import unquoted
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import database_of
+from sqlalchemy_public_id.naming import unique_name
 from sqlalchemy_public_id.stored_ids import SqlType
-from sqlalchemy_public_id.unique_index import index_with_others, name_index
+from sqlalchemy_public_id.unique_index import declare_unique
 
 Models: TypeAlias = MetaData | Sequence[MetaData] | None
 """``target_metadata``: one ``MetaData``, several or none."""
@@ -122,14 +123,22 @@ def _column_in_models(models: Models, target: PublicIdColumn) -> Column[Any] | N
 
 
 def _unique_of(table: Table, *columns: str) -> Index | UniqueConstraint | None:
-    """Return the unique index or constraint that *table* declares on exactly these *columns*, if there is one."""
+    """Return the unique index or constraint that *table* declares on exactly these *columns*, if there is one.
+
+    Of several, it is the one with the name that a naming convention or this library gives it.
+    """
     indexes = [index for index in table.indexes if index.unique and not index.dialect_kwargs]
     constraints = [constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)]
+    wanted = sorted(columns)
     candidates: list[Index | UniqueConstraint] = [*indexes, *constraints]
-    for unique in candidates:
-        if sorted(str(getattr(part, "name", "")) for part in unique.columns) == sorted(columns):
-            return unique
-    return None
+
+    def rank(unique: Index | UniqueConstraint) -> tuple[bool, str]:
+        is_usual = isinstance(unique.name, conv) or unique.name == unique_name(table.name, columns[0])
+        return not is_usual, str(unique.name)
+
+    # the indexes of a table are a set, whose order changes from run to run
+    found = [each for each in candidates if sorted(str(getattr(part, "name", "")) for part in each.columns) == wanted]
+    return min(found, key=rank, default=None)
 
 
 def _name_in_database(unique: Index | UniqueConstraint | None, dialect: Dialect) -> str | None:
@@ -150,10 +159,7 @@ def _by_convention(metadata: MetaData, target: PublicIdColumn) -> Index | Unique
     others = [Column(name, String(), nullable=False) for name in target.unique_with]
     alone = not others
     column = Column(target.column, String(), unique=alone, index=alone)
-    if alone:
-        event.listen(column, "after_parent_attach", name_index)
-    else:
-        index_with_others(column, target.unique_with)
+    declare_unique(column, target.unique_with)
     conventional = MetaData(naming_convention=metadata.naming_convention)
     table = Table(target.table, conventional, column, *others, schema=target.schema)
     return _unique_of(table, *target.unique_columns)

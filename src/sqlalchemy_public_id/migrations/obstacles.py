@@ -50,7 +50,8 @@ def find_obstacles(migration: Migration, *, catalogs_only: bool = False) -> list
     :param catalogs_only: True to leave out the obstacles that only a rehearsal, or the ids of all rows, would show.
     """
     sets_default = "expand" in migration.phases and migration.plan.lacks_default(migration.state)
-    is_done = migration.state.complete and not sets_default and migration.change is None
+    collates = "contract" in migration.phases and migration.plan.changes_collation(migration.state)
+    is_done = migration.state.complete and not (sets_default or collates) and migration.change is None
     if is_done and not {"loosen", "drop"} & {*migration.phases}:
         return [*_of_the_others(migration)]  # nothing is left to do
     if migration.runs and migration.read_only is not None:
@@ -262,7 +263,7 @@ def _of_the_index(migration: Migration) -> Iterator[Obstacle]:
         return
     for index in migration.state.indexes:
         is_ours = index.can_be_unique_index_of(*target.unique_columns)
-        if index.name.lower() != target.unique_name.lower() or is_ours:
+        if migration.table.folded(index.name) != migration.table.folded(target.unique_name) or is_ours:
             continue
         defect = (
             "is not unique"
@@ -271,6 +272,8 @@ def _of_the_index(migration: Migration) -> Iterator[Obstacle]:
             if index.partial
             else "is deferrable"
             if index.deferrable
+            else "is by another collation than the column"
+            if index.by_other_collation
             else f"is not on {' and '.join(target.unique_columns)}{'' if target.unique_with else ' alone'}"
         )
         problem = f"there is an index {index.name}, which {defect}"

@@ -20,7 +20,7 @@ from sqlalchemy_public_id.migrations.consent import Consent
 from sqlalchemy_public_id.migrations.server_defaults import ServerDefaults
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
-from sqlalchemy_public_id.migrations.stored_code.scope import Finding
+from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 from sqlalchemy_public_id.migrations.table import LiveTable
 from sqlalchemy_public_id.stored_ids import column_type, require_text_index
@@ -225,7 +225,7 @@ class Plan(ABC):
         """Return what the *change* of the table breaks in the code that the database stores, and what was not read."""
         return StoredCode(not_examined=("the triggers, functions and views of this database",))
 
-    def find_statements(self, migration: Migration, change: Change) -> Sequence[Finding]:
+    def find_statements(self, migration: Migration, change: Change) -> Sequence[BrokenStatement]:
         """Return what the *change* breaks among the statements of which the database has kept statistics."""
         return ()
 

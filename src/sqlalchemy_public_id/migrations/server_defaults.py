@@ -102,7 +102,7 @@ class ServerDefaults(ABC):
 
         :param ids: ids of the table, from which formats are guessed.
         """
-        likely = dict.fromkeys([*_variants(format), *ranked_guesses(ids)[:_GUESSES], *_led(default)])
+        likely = dict.fromkeys([*_variants(format), *ranked_guesses(ids)[:_GUESSES], *_led(default), *_texts()])
         return next((each for each in likely if self.is_generated(default, each)), None)
 
     def format_of_numbers(self, default: str) -> Format | None:
@@ -251,6 +251,11 @@ def _led(default: str) -> Iterator[Format]:
     prefix: dict[str, Any] = {"prefix": lead[1][:-1], "separator": lead[1][-1]}
     with suppress(ConfigurationError):
         yield from _variants(NanoId(**prefix))
+    yield from _texts(**prefix)
+
+
+def _texts(**prefix: Any) -> Iterator[Format]:
+    """Yield the formats of numbers that a database can write as text, with this prefix and separator."""
     for kind in _PARTS:
         for encoding in _TEXTS:
             settings = {**prefix, "encoding": encoding, "storage": "text"}

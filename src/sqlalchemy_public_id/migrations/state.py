@@ -31,17 +31,21 @@ class IndexFacts:
     """The length of this prefix in characters."""
     kind: str = ""
     """The method of the index in lower case, such as ``btree`` or ``fulltext``, if it is known."""
+    by_other_collation: bool = False
+    """True if it has a column by another collation than that of the column, so that look-ups cannot use it."""
     part_of: str | None = None
     """The index of the partitioned table of PostgreSQL to which it is attached."""
 
     @property
     def guards(self) -> bool:
-        """True if it keeps duplicates out."""
-        return self.unique and self.valid and not self.partial and self.prefix_of is None
+        """True if it keeps duplicates out, and look-ups use it."""
+        is_whole = not self.partial and self.prefix_of is None
+        return self.unique and self.valid and is_whole and not self.by_other_collation
 
     def can_be_unique_index_of(self, *columns: str) -> bool:
         """Return True if it is the unique index of *columns*, in any order, or will be when its build is finished."""
-        return self.unique and not self.partial and not self.deferrable and {*self.columns} == {*columns}
+        is_usable = not self.partial and not self.deferrable and not self.by_other_collation
+        return self.unique and is_usable and {*self.columns} == {*columns}
 
     def is_on(self, column: str) -> bool:
         """Return True if it is on *column* alone, or on a prefix of it."""
@@ -179,6 +183,13 @@ class State:
         """Return the state with the *indexes* of the table, of which one may make the column of *target* unique."""
         state, columns = replace(self, indexes=tuple(indexes)), target.unique_columns
         found = [index for index in state.indexes if index.can_be_unique_index_of(*columns) and not index.primary]
-        found.sort(key=lambda index: (not index.valid, index.name != target.unique_name, index.columns != columns))
+        own = target.unique_name
+
+        def rank(index: IndexFacts) -> tuple[bool, ...]:
+            # MySQL, MariaDB and SQLite ignore case in the name of an index
+            is_named = index.name == own, index.name.lower() == own.lower()
+            return not index.valid, *(not each for each in is_named), index.columns != columns
+
+        found.sort(key=rank)
         unique = next((index for index in found if index.valid or index.name == target.unique_name), None)
         return replace(state, unique=unique, constrained=any(index.constraint for index in found))

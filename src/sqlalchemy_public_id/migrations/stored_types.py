@@ -8,7 +8,7 @@ would rewrite the table while others wait, and a join of two columns with differ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import BINARY, CHAR, VARBINARY, VARCHAR, BigInteger, Enum, Integer, Numeric, String, Uuid
@@ -81,6 +81,12 @@ def fit_of(existing: TypeEngine[Any], ids: StoredIds, dialect: Dialect, *, is_ke
     :param is_key: True for a column that has an index of its own, as public ids and primary keys have.
     """
     existing = getattr(existing, "data_type", existing)  # a domain of PostgreSQL
+    fit = _judge(existing, ids, dialect, is_key=is_key)
+    return replace(fit, instead=_in_other_storage(existing, ids, dialect)) if fit.is_other_kind else fit
+
+
+def _judge(existing: TypeEngine[Any], ids: StoredIds, dialect: Dialect, *, is_key: bool = False) -> Fit:
+    """Judge a column as :func:`fit_of` does, without looking for another format."""
     if ids.format is not None and ids.format.is_native:
         return _fit_of_numbers(existing, ids, ids.format, dialect)
     plan = database_of(dialect).plan
@@ -90,10 +96,18 @@ def fit_of(existing: TypeEngine[Any], ids: StoredIds, dialect: Dialect, *, is_ke
         return Fit()
     if not is_text(existing):
         why = f", but {ids.in_words()} are stored as {_expected(ids, dialect)}"
-        return Fit("wrong-type", why, instead=_in_other_storage(existing, ids, dialect, "native"), is_other_kind=True)
+        return Fit("wrong-type", why, is_other_kind=True)
     if isinstance(existing, Enum) or _kind(existing) == "CITEXT":
         return Fit("wrong-type", f", but {ids.in_words()} are stored as {_expected(ids, dialect)}")
     return _fit_of_width(existing, ids, dialect, is_key=is_key)
+
+
+def has_width_of(existing: TypeEngine[Any], format: Format) -> bool:
+    """Return True if a column of the type *existing* has text as long as ids of *format*, or of any length.
+
+    Otherwise, the command line does not guess the format, and commands have to name it.
+    """
+    return isinstance(existing, String) and existing.length in (None, format.max_length)
 
 
 def is_text(existing: TypeEngine[Any]) -> bool:
@@ -123,7 +137,7 @@ def _fit_of_numbers(existing: TypeEngine[Any], ids: StoredIds, format: Format, d
     expected, stores_any_type = column_type(format, traits_for(dialect)), database_of(dialect).plan.stores_any_type
     if is_text(existing):
         why = f", but {ids.in_words()} are stored as {_expected(ids, dialect)}"
-        return Fit("wrong-type", why, instead=_in_other_storage(existing, ids, dialect, "text"), is_other_kind=True)
+        return Fit("wrong-type", why, is_other_kind=True)
     if isinstance(expected, BigInteger):
         # the type that is reflected from MariaDB has a display width; an INTEGER of SQLite has 64 bits
         if isinstance(existing, BigInteger) or (stores_any_type and isinstance(existing, (Integer, Numeric, NullType))):
@@ -134,7 +148,7 @@ def _fit_of_numbers(existing: TypeEngine[Any], ids: StoredIds, format: Format, d
     elif stores_any_type or _stores_same_bytes(existing, expected, dialect):
         return Fit()
     why = f", but {ids.in_words()} are stored as {_expected(ids, dialect)}"
-    return Fit("wrong-type", why, instead=_in_other_storage(existing, ids, dialect, "text"), is_other_kind=True)
+    return Fit("wrong-type", why, is_other_kind=True)
 
 
 def _stores_same_bytes(existing: TypeEngine[Any], expected: TypeEngine[Any], dialect: Dialect) -> bool:
@@ -150,12 +164,12 @@ def _are_hyphenated_uuids(ids: StoredIds) -> bool:
     )
 
 
-def _in_other_storage(existing: TypeEngine[Any], ids: StoredIds, dialect: Dialect, storage: str) -> Format | None:
-    """Return the format with another *storage* or encoding whose ids the column holds, if there is one."""
+def _in_other_storage(existing: TypeEngine[Any], ids: StoredIds, dialect: Dialect) -> Format | None:
+    """Return the format with another storage or encoding whose ids the column holds, if there is one."""
     if not isinstance(ids.format, BitsFormat):
         return None
-    for format in _in_storage(ids.format, storage):
-        if (stored := StoredIds.of(format)) is not None and fit_of(existing, stored, dialect):
+    for format in _in_storage(ids.format, "text" if ids.format.is_native else "native"):
+        if (stored := StoredIds.of(format)) is not None and _judge(existing, stored, dialect):
             return format
     return None
 

@@ -47,7 +47,7 @@ class LiveTable(ABC):
     can_skip_triggers: ClassVar[bool] = False
     """True if the database can skip the triggers that an UPDATE fires."""
     ignores_case: ClassVar[bool] = False
-    """True if the names of columns are the same in capitals."""
+    """True if the names of columns and indexes are the same in capitals."""
 
     def __init__(self, connection: Connection, target: PublicIdColumn) -> None:
         self.connection: Connection = connection
@@ -162,7 +162,7 @@ class LiveTable(ABC):
         return Obstacle("partitioned", problem, f"declare the ids with unique_with={needed!r}, or {instead}")
 
     def folded(self, name: str) -> str:
-        """Return *name* in the form in which the database compares the names of columns."""
+        """Return *name* in the form in which the database compares the names of columns and indexes."""
         return name.lower() if self.ignores_case else name
 
     # --- what the table demands of new ids

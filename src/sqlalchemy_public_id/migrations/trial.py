@@ -30,7 +30,7 @@ _TRIED = 3
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialResult:
     """A demand that refuses new ids, or that was not tried."""
 
     table: str
@@ -55,7 +55,7 @@ class Outcome:
         return Obstacle("ids-refused", str(self), remedy)
 
 
-def try_ids(live: LiveTable) -> list[Outcome]:
+def try_ids(live: LiveTable) -> list[TrialResult]:
     """Return what refuses new ids in the column of *live*, or in foreign keys to it, and what was not tried."""
     ids = _new_ids(live.target.format)
     outcomes = [*_of_column(live, ids)]
@@ -74,7 +74,7 @@ def _new_ids(format: Format) -> list[str]:
         return []
 
 
-def _of_length(live: LiveTable, ids: list[str]) -> Iterator[Outcome]:
+def _of_length(live: LiveTable, ids: list[str]) -> Iterator[TrialResult]:
     """Yield an outcome if a foreign key is too short for the ids that its target gets."""
     target, dialect = live.target, live.connection.dialect
     column = columns_of(inspect(live.connection), target.table, target.schema).get(target.column)
@@ -84,15 +84,15 @@ def _of_length(live: LiveTable, ids: list[str]) -> Iterator[Outcome]:
     fit = fit_of(column["type"], stored, dialect)
     if fit.code == "too-short" and ids:
         shown = f"the type {column['type'].compile(dialect)}"
-        yield Outcome(target.table, target.column, shown, ids[0], fit.why.removeprefix(", but "))
+        yield TrialResult(target.table, target.column, shown, ids[0], fit.why.removeprefix(", but "))
 
 
-def _of_column(live: LiveTable, ids: list[str]) -> Iterator[Outcome]:
+def _of_column(live: LiveTable, ids: list[str]) -> Iterator[TrialResult]:
     trial = _Trial(live, ids)
     for demand in live.read_constraints():
         found = trial.of(demand)
         if found is not None:
-            yield Outcome(live.target.table, live.target.column, demand.name, *found)
+            yield TrialResult(live.target.table, live.target.column, demand.name, *found)
 
 
 class _Trial:
@@ -129,10 +129,8 @@ class _Trial:
             value = self.value(sql, id)
             if isinstance(value, DBAPIError):
                 return id, _said(value)
-            # SQLite reads a name in double quotes that it does not know as a string
             if value is False:
-                alone = self.value(sql, id, with_others=False)
-                return (id, "") if alone is False else (None, "it also needs other columns")
+                return id, ""
         return None
 
     def value(

@@ -69,3 +69,14 @@ def typed_ids_of_mixins(model: type[Any]) -> dict[str, type[TypedId]]:
             typed = (each for each in get_args(base) if isinstance(each, type) and issubclass(each, TypedId))
             found |= {f"{mixin.__name__}[{each.__name__}]": each for each in typed}
     return found
+
+
+def names_of_mixins(model: type[Any]) -> tuple[str, str]:
+    """Return the names of the class that adds an id and a key to *model*, and of the one that adds the id alone.
+
+    Dataclasses and SQLModel have classes of their own.
+    """
+    library = MIXINS.partition(".")[0]
+    names = (base.__name__ for base in model.__mro__ if base.__module__.partition(".")[0] == library)
+    with_key = next(names, "PublicIdMixin").replace("PublicIdColumn", "PublicId")
+    return with_key, with_key.replace("PublicId", "PublicIdColumn")

@@ -16,7 +16,8 @@ from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id._private import session_token
 from sqlalchemy_public_id.guard.drawing import begin, flush_ids, show_again
-from sqlalchemy_public_id.orm import Listener, Listeners, listen_unwrapped
+from sqlalchemy_public_id.listeners import Listener, Listeners
+from sqlalchemy_public_id.orm import listen_unwrapped
 from sqlalchemy_public_id.weak import RefDict
 
 _columns: RefDict[Mapper[Any], dict[str, Column[Any]]] = RefDict()

@@ -29,7 +29,7 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.orm.attributes import AttributeEventToken, set_committed_value
 
-from sqlalchemy_public_id import registry
+from sqlalchemy_public_id import guard, registry
 from sqlalchemy_public_id._private import make_sentinel
 from sqlalchemy_public_id.columns import is_copy, is_public_id, is_unique, public_id_type, unique_with
 from sqlalchemy_public_id.errors import ConfigurationError, ImmutablePublicId, PublicIdWarning
@@ -40,7 +40,7 @@ from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
-from sqlalchemy_public_id.orm.annotations import MIXINS, typed_ids_of_mixins, wrong_annotation
+from sqlalchemy_public_id.orm.annotations import MIXINS, names_of_mixins, typed_ids_of_mixins, wrong_annotation
 from sqlalchemy_public_id.orm.equal_ids import separate_rows
 from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
 from sqlalchemy_public_id.typed import TypedId
@@ -163,7 +163,7 @@ def _listen_to_rows(mapper: Mapper[Any], attributes: dict[str, Column[Any]]) -> 
     def before_update(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
         _refuse_another_id(state, attributes, connection)
 
-    listen_unwrapped(mapper, "before_insert", drawing_listener(_drawn.keep(mapper, {})))
+    listen_unwrapped(mapper, "before_insert", drawing_listener(_drawn.keep(mapper, {}), guard.guard_connection))
     event.listen(mapper, "before_update", before_update, raw=True)
 
 
@@ -227,16 +227,17 @@ def _refuse_two_declarations(mapper: Mapper[Any], model: type[Any]) -> None:
         )
     keys = [key for key in mapper.primary_key if isinstance(key, Column)]
     others = [key.name for key in keys if MIXED_IN not in key.info]
+    mixin, without_key = names_of_mixins(model)
     if others and len(others) < len(keys):
         raise ConfigurationError(
-            f"{model.__name__} has a key of its own, {', '.join(others)}, and PublicIdMixin adds another one; "
-            f"use PublicIdColumnMixin"
+            f"{model.__name__} has a key of its own, {', '.join(others)}, and {mixin} adds another one; "
+            f"use {without_key}"
         )
     unchecked = [key for key in keys if isinstance(key.type, Integer) and not isinstance(key.type, BigIntegerKey)]
     if unchecked and any("id" in vars(base) for base in _mixins_of(model)):
         warnings.warn(
             f"{model.__name__} declares its key {unchecked[0].name} itself, in place of one that refuses public ids "
-            f"(MySQL reads '7abc' as 7); leave it out, or write bigint_key(), or use PublicIdColumnMixin to keep it",
+            f"(MySQL reads '7abc' as 7); leave it out, or write bigint_key(), or use {without_key} to keep it",
             PublicIdWarning,
             stacklevel=2,
         )

@@ -42,8 +42,8 @@ from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import operators
 
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.orm.inspection import mapped_classes
 from sqlalchemy_public_id.references import reading, writing
 from sqlalchemy_public_id.references.polymorphic import AnyPublicIdType

@@ -122,7 +122,7 @@ def on_relationship_set(
 
 def before_flush(session: Session, context: Any, instances: object) -> None:
     """Find the keys for all objects of *session*."""
-    context.attributes[_TO_CHECK] = resolve(session, chain(session.new, session.dirty))
+    context.attributes[_TO_CHECK] = resolve_foreign_keys(session, chain(session.new, session.dirty))
 
 
 def after_flush(session: Session, context: Any) -> None:
@@ -130,7 +130,7 @@ def after_flush(session: Session, context: Any) -> None:
     check_again(session, context.attributes.pop(_TO_CHECK, ()))
 
 
-def resolve(session: Session, objects: Iterable[object]) -> list[tuple[Member, Target]]:
+def resolve_foreign_keys(session: Session, objects: Iterable[object]) -> list[tuple[Member, Target]]:
     """Replace the unresolved foreign keys of *objects*, with one SELECT for each model that they point to.
 
     :returns: the resolved references that have a scope.

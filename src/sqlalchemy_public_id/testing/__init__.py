@@ -29,7 +29,7 @@ from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.testing._shown_keys import assert_no_keys_in
 from sqlalchemy_public_id.testing.tenants import TenantLeak, TenantsNotApart, assert_tenants_are_apart
 from sqlalchemy_public_id.typed import TypedId
-from sqlalchemy_public_id.types import format_of
+from sqlalchemy_public_id.types import as_format
 
 __all__ = [
     "TenantLeak",
@@ -108,5 +108,5 @@ def collisions(target: Target, taken: str, times: int = 1, attribute: str | None
 
 def _format(target: Target, attribute: str | None) -> Format:
     if isinstance(target, Format) or (isinstance(target, type) and issubclass(target, TypedId)):
-        return format_of(target)
+        return as_format(target)
     return public_id_type(public_id_attribute(target, attribute)[1]).id_format

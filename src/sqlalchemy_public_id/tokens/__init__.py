@@ -30,24 +30,27 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import BindParameter, ColumnElement, LargeBinary, event, inspect
+from sqlalchemy import BindParameter, ColumnElement, LargeBinary, inspect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, Session, mapped_column
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from typing_extensions import Unpack
 
+from sqlalchemy_public_id.declared_options import keep_options
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup import LoadOptions, check_options, one_row
 from sqlalchemy_public_id.messages import concealed, safe_repr
 from sqlalchemy_public_id.orm.inspection import require_session
 from sqlalchemy_public_id.tokens.token import DIGEST_BYTES, IssuedToken, Token
-from sqlalchemy_public_id.unique_index import name_index
+from sqlalchemy_public_id.unique_index import declare_unique
 
 __all__ = ["get", "IssuedToken", "Token", "token_column", "TokenType"]
 
 M = TypeVar("M")  # a model
+
+_OWN = ("default", "insert_default", "nullable", "unique", "index", "primary_key")
 
 
 def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> MappedColumn[bytes]:
@@ -66,7 +69,7 @@ def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> Map
     >>> sorted(index.name for index in Share.__table__.indexes)
     ['uq_share_public_id', 'uq_share_token']
     """
-    for option in ("default", "insert_default", "nullable", "unique", "index", "primary_key"):
+    for option in _OWN:
         if option in kwargs:
             raise ConfigurationError(
                 f"token_column() sets {option} itself: tokens are issued by your program, unique and never null; "
@@ -75,7 +78,8 @@ def token_column(token: Token, *, name: str | None = None, **kwargs: Any) -> Map
     mapped: MappedColumn[bytes] = mapped_column(
         name, TokenType(token), nullable=False, unique=True, index=True, **kwargs
     )
-    event.listen(mapped.column, "after_parent_attach", name_index, propagate=True)
+    declare_unique(mapped.column)
+    keep_options(mapped.column, "token_column()", _OWN)
     return mapped
 
 
@@ -181,12 +185,12 @@ def get(
     """
     require_session(session)
     check_options("get", load)
-    key, digest = digest_of(text, model, attribute)
+    key, digest = column_and_digest(text, model, attribute)
     del text  # error reports show local variables, and what follows may fail
     return None if digest is None else find(session, model, key, digest, **load)
 
 
-def digest_of(text: object, model: type[Any], attribute: str | None) -> tuple[str, bytes | None]:
+def column_and_digest(text: object, model: type[Any], attribute: str | None) -> tuple[str, bytes | None]:
     """Return the name of the token column of *model*, and the digest of *text* if it is a token."""
     mapper = cast("Mapper[Any] | InstanceState[Any] | None", inspect(model, raiseerr=False))
     if not isinstance(mapper, Mapper):

@@ -22,7 +22,7 @@ from sqlalchemy_public_id.keys.blocks.lease import (
     COUNTERS,
     END,
     Lessor,
-    Refusal,
+    NumberRefusal,
     checked_name,
     checked_number,
     checked_timeout,
@@ -113,7 +113,7 @@ class BlockAllocator:
         self._next = self._stop = 0  # the block in use
         self._later: tuple[range, ...] = ()
         self._doubted: list[range] = []  # numbers that a table may have
-        self._refusal: Refusal | None = None
+        self._refusal: NumberRefusal | None = None
         # held for moments, never during a lease; reentrant, because a signal handler or a finalizer may take numbers
         self._memory = threading.RLock()
         self._turn = threading.Lock()
@@ -282,7 +282,7 @@ class BlockAllocator:
 
     # --- a table with keys that the counter has not issued: it was adopted, loaded, or restored
 
-    def _doubt(self, refusal: Refusal) -> None:
+    def _doubt(self, refusal: NumberRefusal) -> None:
         """Issue no number in memory before it was looked up in the table, which has just refused one."""
         with self._memory:
             while True:
@@ -319,7 +319,7 @@ class BlockAllocator:
         self._refusal = None
         return leased
 
-    def _look(self, refusal: Refusal, numbers: range | None = None) -> int | None:
+    def _look(self, refusal: NumberRefusal, numbers: range | None = None) -> int | None:
         if refusal.engine.dialect.is_async and not is_in_greenlet():
             raise ConfigurationError(
                 f"the table {refusal.key.table.name} has refused a number of {self!r}, and has to be read with its "

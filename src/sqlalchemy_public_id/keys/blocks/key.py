@@ -11,17 +11,21 @@ from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id._private import inserted_table
+from sqlalchemy_public_id.declared_options import keep_options
 from sqlalchemy_public_id.dialects import Violation, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.checks import inserted_by
 from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
-from sqlalchemy_public_id.keys.blocks.lease import Refusal
+from sqlalchemy_public_id.keys.blocks.lease import NumberRefusal
+from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm import Listener, Listeners, listen_unwrapped
+from sqlalchemy_public_id.orm import listen_unwrapped
 
 _ALLOCATOR = "sqlalchemy_public_id.allocator"
 """Key in ``Column.info``: the allocator."""
+
+_OWN = ("default", "insert_default", "primary_key", "autoincrement")
 
 
 def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
@@ -50,12 +54,12 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
     """
     if not isinstance(allocator, BlockAllocator):
         raise ConfigurationError(f"expected a BlockAllocator, not {safe_repr(allocator)}")
-    for option in ("default", "insert_default", "primary_key", "autoincrement"):
+    for option in _OWN:
         if option in kwargs:
             raise ConfigurationError(f"block_key() sets {option} itself: the keys come from {allocator!r}")
     _LISTENERS.install()
     info = {**kwargs.pop("info", {}), _ALLOCATOR: allocator}
-    return mapped_column(
+    mapped: MappedColumn[int] = mapped_column(
         kwargs.pop("name", None),
         BigIntegerKey(),
         primary_key=True,
@@ -64,6 +68,8 @@ def block_key(allocator: BlockAllocator, **kwargs: Any) -> MappedColumn[int]:
         info=info,
         **kwargs,
     )
+    keep_options(mapped.column, "block_key()", _OWN)
+    return mapped
 
 
 def allocator_of(column: Column[Any]) -> BlockAllocator | None:
@@ -106,7 +112,7 @@ def _on_error(context: ExceptionContext) -> None:
     for column in table.primary_key:
         allocator = allocator_of(column)
         if allocator is not None and _may_be_of(violation, column):
-            allocator._doubt(Refusal(engine, column))  # pyright: ignore[reportPrivateUsage]  # private to users
+            allocator._doubt(NumberRefusal(engine, column))  # pyright: ignore[reportPrivateUsage]  # private to users
 
 
 def _may_be_of(violation: Violation, key: Column[Any]) -> bool:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from threading import TIMEOUT_MAX
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, func, insert, inspect, select, update
+from sqlalchemy import ColumnElement, Connection, Dialect, Engine, func, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import AssertionPool, Pool, SingletonThreadPool, StaticPool
@@ -90,7 +90,50 @@ def checked_timeout(timeout: object) -> float:
     return float(timeout)
 
 
-class Refusal(NamedTuple):
+# --- connections of our own
+
+
+@contextmanager
+def closing_if_unread(connection: Connection) -> Generator[Connection]:
+    """Use a connection of the application's pool, and close it for good unless the database has answered everything.
+
+    A signal may interrupt a statement, or the ROLLBACK at the end, or the socket may break. The next user of the
+    connection would take an unread answer for its own, so a later lease would read an old counter, or believe that it
+    had moved the row.
+    """
+    with connection, _closed_if_unread(connection):
+        try:
+            with _closed_if_unread(connection):
+                yield connection
+        finally:
+            # not left to close(): after an interrupted ROLLBACK, it sends another one, which reads the first answer
+            connection.rollback()
+
+
+@contextmanager
+def _closed_if_unread(connection: Connection) -> Generator[None]:
+    try:
+        yield
+    except (KeySpaceExhausted, ConfigurationError, _Moved):
+        raise
+    except Exception as error:
+        is_unread = not isinstance(error, DBAPIError) or outcome_of(error, connection.dialect) is Outcome.UNKNOWN
+        if is_unread and not connection.closed:
+            connection.invalidate()
+        raise
+
+
+def outcome_of(error: DBAPIError, dialect: Dialect) -> Outcome:
+    """Return whether the statement that has raised *error* may have taken effect."""
+    if error.connection_invalidated:
+        return Outcome.UNKNOWN
+    return traits_for(dialect).outcome(error.orig) if isinstance(error.orig, Exception) else Outcome.FAILED
+
+
+# --- leases
+
+
+class NumberRefusal(NamedTuple):
     """A table that has refused a number as a duplicate, because its rows have numbers that were not leased."""
 
     engine: Engine
@@ -106,7 +149,7 @@ class Refusal(NamedTuple):
         if numbers is not None:
             query = query.where(self.key.between(numbers.start, numbers.stop - 1))
         try:
-            with self.engine.connect() as connection:
+            with closing_if_unread(self.engine.connect()) as connection:
                 found: int | None = connection.scalar(query)
         except DBAPIError as error:
             if not traits_for(self.engine.dialect).is_permission_error(error.orig):
@@ -205,7 +248,7 @@ class Lessor:
         except (OperationalError, InterfaceError, OSError) as error:
             raise _Unreachable from error
         table, is_mine = self.table, self._is_mine()
-        with connection, self._closed_if_unread(connection):
+        with closing_if_unread(connection):
             traits = traits_for(self.engine.dialect)
             if traits.is_in_memory(connection):
                 raise _no_own_connection("with SQLite in memory")
@@ -234,28 +277,6 @@ class Lessor:
         is_mine: ColumnElement[bool] = comparable(self.table.c.name) == comparable(self.name)
         return is_mine
 
-    @contextmanager
-    def _closed_if_unread(self, connection: Connection) -> Generator[None]:
-        """Close the connection unless the database has answered: a signal may end a lease, or the socket may break.
-
-        The next user of the connection would take an unread answer for its own, so a later lease would read an old
-        counter, or believe that it had moved the row.
-        """
-        try:
-            yield
-        except (KeySpaceExhausted, ConfigurationError, _Moved):
-            raise
-        except Exception as error:
-            if not isinstance(error, DBAPIError) or self._outcome(error) is Outcome.UNKNOWN:
-                connection.invalidate()
-            raise
-
-    def _outcome(self, error: DBAPIError) -> Outcome:
-        if error.connection_invalidated:
-            return Outcome.UNKNOWN
-        traits, cause = traits_for(self.engine.dialect), error.orig
-        return traits.outcome(cause) if isinstance(cause, Exception) else Outcome.FAILED
-
     def _is_transient(self, error: Exception) -> bool:
         """Return True for a conflict with others, a lost connection, or a database that cannot be reached."""
         if isinstance(error, (_Moved, _Unreachable, PoolTimeout)):
@@ -264,7 +285,7 @@ class Lessor:
             return False
         traits = traits_for(self.engine.dialect)
         is_locked = traits.error_code(error.orig) in traits.overload_errors | traits.lock_errors
-        return is_locked or self._outcome(error) is not Outcome.FAILED
+        return is_locked or outcome_of(error, self.engine.dialect) is not Outcome.FAILED
 
     def _may_not_claim(self, error: Exception) -> bool:
         """Return True if the role of the program may move the counter, but perhaps not add a row for an order."""
@@ -299,8 +320,9 @@ class Lessor:
 
     def create_table(self) -> None:
         """Create the table of counters unless it exists."""
-        with self.engine.begin() as connection:
+        with closing_if_unread(self.engine.connect()) as connection:
             self.table.create(connection, checkfirst=True)
+            connection.commit()
 
     def _create_if_missing(self, error: Exception) -> None:
         if self._has_table():
@@ -317,7 +339,7 @@ class Lessor:
                 raise
 
     def _has_table(self) -> bool:
-        with self.engine.connect() as connection:
+        with closing_if_unread(self.engine.connect()) as connection:
             return inspect(connection).has_table(self.table.name, schema=connection.schema_for_object(self.table))
 
 

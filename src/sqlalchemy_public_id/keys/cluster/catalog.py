@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Inspector, column, func, inspect, select, table, text
 
 from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
+from sqlalchemy_public_id.dialects.postgresql import owned_sequence
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, PREFIX, Config
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
@@ -18,6 +19,8 @@ _NAME = r"""(?:`(?:[^`]|``)+`|"(?:[^"]|"")+"|[^\s`".()]+)"""
 _DRAW = re.compile(rf"INSERT INTO (?:{_NAME}\.)?({_NAME}) \(\) VALUES")
 """The statement of the library's trigger that takes a number from the counter; the group is the counter's name."""
 _COUNTER = re.compile(r"\bAUTO_INCREMENT=(\d+)")
+_QUOTED = re.compile(r"""(`(?:[^`]|``)*`|"(?:[^"]|"")*")|'(?:[^'\\]|\\.|'')*'""")
+"""A name, which is the group, or a text: a comment, a default, a value of a partition."""
 
 
 def read_counter(connection: Connection, name: str, schema: str | None, key: str) -> str | None:
@@ -109,7 +112,7 @@ def read_next(connection: Connection, name: str, schema: str | None, key: str) -
             "pg_catalog.has_sequence_privilege(seqrelid, 'SELECT') AS readable "
             "FROM pg_catalog.pg_sequence JOIN pg_catalog.pg_class c ON c.oid = seqrelid "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE seqrelid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:name, :key) AS regclass) AS oid)"
+            f"WHERE seqrelid = {owned_sequence(':name', ':key')}"
         )
         found = connection.execute(text(query), {"name": source, "key": key}).one_or_none()
         if found is None or not found.readable or found.seqincrement < 1:
@@ -131,7 +134,7 @@ def _auto_increment(connection: Connection, source: str, key: str) -> int | None
     """
     # information_schema of MySQL caches an old number
     shown = connection.exec_driver_sql(f"SHOW CREATE TABLE {source}", execution_options={"no_parameters": True}).one()
-    columns, _, of_table = str(shown[1]).rpartition("\n)")
+    columns, _, of_table = _QUOTED.sub(r"\1", str(shown[1])).rpartition("\n)")
     quote = connection.dialect.identifier_preparer.initial_quote
     quoted_key = re.escape(f"{quote}{key.replace(quote, quote * 2)}{quote}")
     if not re.search(rf"^ *{quoted_key} .*\bAUTO_INCREMENT\b", columns, re.MULTILINE):
@@ -197,7 +200,7 @@ def _schema_of(connection: Connection, name: str) -> str | None:
 def _sequence(connection: Connection, name: str, schema: str | None, key: str) -> tuple[str, int, int]:
     query = (
         "SELECT relname, seqmin, seqmax FROM pg_catalog.pg_sequence JOIN pg_catalog.pg_class ON oid = seqrelid "
-        "WHERE oid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:name, :key) AS regclass) AS oid)"
+        f"WHERE oid = {owned_sequence(':name', ':key')}"
     )
     names = {"name": quoted_table(name, schema, connection.dialect), "key": key}
     found = connection.execute(text(query), names).one_or_none()

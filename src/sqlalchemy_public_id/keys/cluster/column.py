@@ -12,7 +12,8 @@ from sqlalchemy import Column, Connection, Engine, Identity, MetaData, Table, ev
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import MappedColumn, mapped_column
 
-from sqlalchemy_public_id._private import inserted_table
+from sqlalchemy_public_id._private import has_info, inserted_table
+from sqlalchemy_public_id.declared_options import keep_options
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.guard.checks import inserted_by
@@ -20,8 +21,8 @@ from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.keys.cluster.catalog import find_difference
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, ClusterColumn, Config, as_ddl, config_table
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, Range, checked_cluster, range_of
+from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm import Listener, Listeners
 from sqlalchemy_public_id.weak import RefDict
 
 Cluster: TypeAlias = "int | Callable[[], int]"
@@ -29,6 +30,7 @@ Strategy: TypeAlias = Literal["identity", "function"]
 
 _ENVIRONMENT = "PUBLIC_ID_CLUSTER"
 _INFO = "sqlalchemy_public_id.cluster_key"
+_OWN = ("autoincrement", "default", "insert_default", "nullable", "primary_key", "server_default")
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def cluster_key(
     ...     ClusterKey(order.id).hex
     'a000000000001'
     """
-    for option in ("autoincrement", "default", "insert_default", "nullable", "primary_key", "server_default"):
+    for option in _OWN:
         if option in kwargs:
             raise ConfigurationError(f"cluster_key() sets {option} itself: the database generates this primary key")
     spec = ClusterSpec(name, cluster, key_range, strategy, enforce_range)
@@ -139,7 +141,7 @@ def cluster_key(
     mapped: MappedColumn[int] = mapped_column(
         BigIntegerKey(unsigned=False), Identity(), primary_key=True, autoincrement=True, **kwargs
     )
-    event.listen(mapped.column, "after_parent_attach", _on_attach, propagate=True)
+    keep_options(mapped.column, "cluster_key()", _OWN)
     _LISTENERS.install()
     return mapped
 
@@ -163,10 +165,12 @@ def resolved(cluster: Cluster) -> int:
 # --- DDL
 
 
-def _on_attach(column: Column[Any], table: Table) -> None:
-    spec = cluster_spec(column)  # also runs for copies of the column, each in another table
+def _on_attach(column: Column[Any], table: Any) -> None:
+    """Add the DDL of a cluster key. Runs when any column is attached to its table: one in Annotated loses listeners."""
+    spec = cluster_spec(column) if has_info(column) else None  # a copy of the column is in another table
     if spec is None or not isinstance(table, Table):
         return
+    table = cast("Table", table)
     table.dialect_options["sqlite"]["autoincrement"] = True
     event.listen(table.metadata, "before_create", _before_create)  # SQLAlchemy adds it only once
     # per connection: threads share a metadata, and each may create its tables in another database
@@ -276,7 +280,11 @@ def _compare_for(context: Any) -> None:
         _compared.keep(compiled, None)
 
 
-_LISTENERS = Listeners(Listener(Engine, "do_execute", _do_execute), Listener(Engine, "do_executemany", _do_execute))
+_LISTENERS = Listeners(
+    Listener(Column, "after_parent_attach", _on_attach),
+    Listener(Engine, "do_execute", _do_execute),
+    Listener(Engine, "do_executemany", _do_execute),
+)
 
 
 def _config_listener(statements: Callable[[Config], list[str]]) -> Callable[..., None]:

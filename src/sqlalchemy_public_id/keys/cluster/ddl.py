@@ -15,6 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement, conv
 
 from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
+from sqlalchemy_public_id.dialects.postgresql import owned_sequence
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_SEQUENCE, SEQUENCE_BITS, Range
@@ -170,7 +171,7 @@ class ClusterColumn(_Statements):
         self.sequence: str = self._name(sequence_name(sequence or table))
         self.trigger: str = self._name(cluster_name("key", table))
         self.guards: list[str] = [self._name(cluster_name("given", table)), self._name(cluster_name("range", table))]
-        self._serial = f"pg_catalog.pg_get_serial_sequence({self._quote(self.table)}, {self._quote(column)})"
+        self._serial = f"{owned_sequence(self._quote(self.table), self._quote(column))}::regclass::text"
 
     # --- a counter inside a range
 

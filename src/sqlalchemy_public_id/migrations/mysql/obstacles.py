@@ -88,7 +88,9 @@ def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
     for index in [name for (name,) in migration.table.read(_WIDER_INDEXES) if drops and name != dropped]:
         problem = f"the index {index} also contains other columns, and would silently lose this one"
         yield Obstacle("dependants", problem, "drop it first")
-    drops_index = "loosen" in migration.phases and state.index and not migration.target.keeps_unique
+    uniques = [index for index in state.indexes if index.can_be_unique_index_of(migration.target.column)]
+    serves_keys = all(index == state.unique for index in uniques)  # otherwise, another one serves the foreign keys
+    drops_index = "loosen" in migration.phases and state.index and not migration.target.keeps_unique and serves_keys
     for key in connection.execute(_FOREIGN_KEYS, names).all():
         name = f"the foreign key {key.name} of {key.table}"
         remedy = "drop it before the migration, and add it again afterwards"
@@ -111,15 +113,43 @@ def _of_a_hidden_column(migration: Migration) -> Iterator[Obstacle]:
     """
     target, state = migration.target, migration.state
     is_hidden = state.is_invisible if target.invisible is None else target.invisible
-    keeps_default = target.server_default == "keep" or (
+    keeps_default = target.server_default in ("keep", "replace") or (
         state.default is not None and (target.server_default == "none" or not migration.plan.has_own_default(state))
     )
-    if "contract" in migration.phases and is_hidden and not keeps_default:
+    if not is_hidden:
+        return
+    ignores_default = _ignores_the_default(migration)
+    if "contract" in migration.phases and not keeps_default:
         problem = (
             f"{target.column} is INVISIBLE, and without a default MariaDB does not let it forbid NULL, and MySQL "
             f"refuses old INSERTs, or stores the empty string"
         )
-        yield Obstacle("implicit-default", problem, 'pass server_default="keep", or invisible=False')
+        keep = "" if ignores_default else 'server_default="keep", or '
+        yield Obstacle("implicit-default", problem, f"pass {keep}invisible=False")
+    elif ignores_default:
+        problem = (
+            f"{target.column} is INVISIBLE, and for an INSERT without a list of columns, MySQL ignores the expression "
+            f"of its default, and stores the empty string once it forbids NULL"
+        )
+        remedy = 'pass invisible=False; or, if each INSERT lists its columns, stored_code="ignore"'
+        yield Obstacle("implicit-default", problem, remedy)
+
+
+def _ignores_the_default(migration: Migration) -> bool:
+    """Return True if old INSERTs into the hidden column would store the empty string, after the phases only.
+
+    MySQL evaluates no expression for a hidden column that is not in the statement, unlike MariaDB: it stores NULL, or
+    without a warning an empty value. Before the contract, the backfill finds these rows.
+    """
+    state, phases = migration.state, {*migration.phases}
+    is_mariadb = getattr(migration.table.connection.dialect, "is_mariadb", False)
+    if is_mariadb or migration.consent.stored_code == "ignore":
+        return False
+    keeps_not_null = state.exists and not state.nullable and "drop" not in phases
+    if "loosen" in phases:
+        keeps_not_null = keeps_not_null and migration.target.keeps_not_null
+    hides = keeps_not_null and migration.target.invisible is True and not state.is_invisible
+    return hides or ("contract" in phases and state.nullable)
 
 
 def _of_locks(migration: Migration, engine: str) -> Iterator[Obstacle]:

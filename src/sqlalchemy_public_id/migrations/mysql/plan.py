@@ -26,7 +26,7 @@ from sqlalchemy_public_id.migrations.session import restore, send
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.steps import is_accepted, refused
 from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
-from sqlalchemy_public_id.migrations.stored_code.scope import Finding
+from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 
 _COPY = "public_id_rehearsal"
@@ -120,7 +120,7 @@ class MySQLPlan(Plan):
     def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
         return read_stored_code(migration, change, missing_privileges(migration, ("TRIGGER", "EVENT")))
 
-    def find_statements(self, migration: Migration, change: Change) -> Sequence[Finding]:
+    def find_statements(self, migration: Migration, change: Change) -> Sequence[BrokenStatement]:
         return find_statements(migration, change)
 
     def rehearse(self, migration: Migration) -> Iterator[Obstacle]:

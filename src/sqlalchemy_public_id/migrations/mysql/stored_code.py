@@ -5,6 +5,7 @@ Views store the columns that ``*`` stood for when they were created.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,14 +14,17 @@ from typing import Any
 from sqlalchemy import Row, text
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.migrations.plan import Migration
+from sqlalchemy_public_id.migrations.session import send
+from sqlalchemy_public_id.migrations.steps import can_be_retried
 from sqlalchemy_public_id.migrations.stored_code.programs import Reader, StoredCode
-from sqlalchemy_public_id.migrations.stored_code.scope import Finding, Language, Path, Program
+from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement, Language, Path, Program
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change, Shape
 from sqlalchemy_public_id.migrations.stored_code.tokens import Lexis
 
 _LEXIS = Lexis(folds_quoted=True, has_backslashes=True, has_hash_comments=True, quotes_text="'\"")
-LANGUAGE = Language(_LEXIS, inserts="equal", selects_into="equal", has_sentences=True)
+LANGUAGE = Language(_LEXIS, inserts="equal", selects_into="equal")
 _HERE = "COALESCE(:schema, DATABASE())"
 # a body that this user may not see is NULL
 _PROGRAMS = {
@@ -69,7 +73,7 @@ def read_stored_code(migration: Migration, change: Change, missing: Sequence[str
     return _Catalogs(migration, change).read(missing)
 
 
-def find_statements(migration: Migration, change: Change) -> Sequence[Finding]:
+def find_statements(migration: Migration, change: Change) -> Sequence[BrokenStatement]:
     """Return what the *change* breaks among the statements in ``performance_schema``, if the user may read them."""
     try:
         seen = migration.table.connection.execute(_SEEN, migration.table.names).scalars().all()
@@ -148,7 +152,7 @@ class _Catalogs:
     @cached_property
     def _table(self) -> Shape:
         columns = self._columns_of((self.migration.target.table,)) or ()
-        return replace(self.change.of(columns), is_table=True)
+        return self.change.of(columns)
 
     def _columns_of(self, path: Path) -> Sequence[str] | None:
         if path not in self._known:
@@ -171,4 +175,20 @@ class _Catalogs:
         )
         rows = {"new": self._table, "old": self._table} if row.is_ours else {}
         schema = "" if row.schema == self._database.here else f"{row.schema}."
-        return Program(f"the {row.kind} {schema}{row.name}", row.body, rows, lexis=lexis)
+        return Program(f"the {row.kind} {schema}{row.name}", self._as_written(row), rows, lexis=lexis)
+
+    def _as_written(self, row: Row[Any]) -> str:
+        """Return the body of a program as it was written: in the catalogs, its texts have lost their escapes."""
+        body, connection = str(row.body), self.migration.table.connection
+        beginning = re.split(r"['\"\\]", body, maxsplit=1)[0]
+        if beginning == body:
+            return body
+        try:
+            name = quoted_table(row.name, row.schema, connection.dialect)
+            found = send(connection, f"SHOW CREATE {row.kind} {name}").one()
+        except DBAPIError as error:
+            if error.connection_invalidated or can_be_retried(error, connection.dialect):
+                raise
+            return body
+        written = str(found[3 if row.kind == "event" else 2])
+        return written[written.find(beginning) :] if beginning in written else body

@@ -35,7 +35,7 @@ dependants AS (
        OR classid = 'pg_catalog.pg_attrdef'::regclass::oid AND NOT EXISTS (
           SELECT FROM pg_catalog.pg_attrdef own WHERE own.oid = objid AND own.adrelid = attrelid AND own.adnum = attnum)
     UNION
-    SELECT classid, objid, objsubid, 'index'
+    SELECT classid, objid, objsubid, CASE WHEN x.relname = CAST(:own AS name) THEN 'index' ELSE 'column' END
     FROM ours JOIN pg_catalog.pg_index i ON indrelid = attrelid AND indisunique
     JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid AND (
         x.relname = CAST(:own AS name) OR i.indkey[0] = attnum AND i.indnatts = 1)

@@ -23,7 +23,7 @@ from sqlalchemy_public_id.migrations.postgresql.session import milliseconds
 from sqlalchemy_public_id.migrations.postgresql.stored_code import find_statements, read_stored_code
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
-from sqlalchemy_public_id.migrations.stored_code.scope import Finding
+from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 
 
@@ -129,7 +129,7 @@ class PostgreSQLPlan(Plan):
     def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
         return read_stored_code(migration, change)
 
-    def find_statements(self, migration: Migration, change: Change) -> Sequence[Finding]:
+    def find_statements(self, migration: Migration, change: Change) -> Sequence[BrokenStatement]:
         return find_statements(migration, change)
 
     def warnings(self, migration: Migration) -> Iterator[str]:

@@ -16,13 +16,11 @@ from sqlalchemy import JSON, Row, text
 
 from sqlalchemy_public_id.migrations.plan import Migration
 from sqlalchemy_public_id.migrations.stored_code.programs import Reader, StoredCode
-from sqlalchemy_public_id.migrations.stored_code.scope import Finding, Language, Path, Program
+from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement, Language, Path, Program
 from sqlalchemy_public_id.migrations.stored_code.shapes import UNKNOWN, Change, Shape
 from sqlalchemy_public_id.migrations.stored_code.tokens import Lexis
 
-LANGUAGE = Language(
-    Lexis(has_dollar_quotes=True, nests_comments=True), inserts="at most", selects_into="any", has_sentences=True
-)
+LANGUAGE = Language(Lexis(has_dollar_quotes=True, nests_comments=True), inserts="at most", selects_into="any")
 _THIS = "CAST(pg_catalog.to_regclass(:regclass) AS oid)"
 _PARTS = "(SELECT CAST(relid AS oid) FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(:regclass)))"
 _TABLE = text(f"""
@@ -109,7 +107,7 @@ def read_stored_code(migration: Migration, change: Change) -> StoredCode:
     return _Catalogs(migration, change).read()
 
 
-def find_statements(migration: Migration, change: Change) -> Sequence[Finding]:
+def find_statements(migration: Migration, change: Change) -> Sequence[BrokenStatement]:
     """Return what the *change* breaks among the statements in ``pg_stat_statements``, if the role may read them."""
     connection = migration.table.connection
     schema = connection.scalar(_STATISTICS)
@@ -153,7 +151,7 @@ class _Catalogs:
 
     @cached_property
     def _table(self) -> Shape:
-        return replace(self.change.of(self._relations[0].columns), is_table=True)
+        return self.change.of(self._relations[0].columns)
 
     def _is_ours(self, path: Path) -> bool:
         names = {(row.schema, row.name) for row in self._relations}
@@ -217,7 +215,7 @@ class _Catalogs:
         yield Program(
             self._name(row),
             row.body or "",
-            {key: replace(shape, is_table=False) for key, shape in variables.items()},
+            variables,
             names=frozenset(name for name, *_ in row.arguments or () if name),
             returns=Shape.fixed(results) if len(results) > 1 else self._table if triggers else returns,
             ends_with_query=row.language == "sql",

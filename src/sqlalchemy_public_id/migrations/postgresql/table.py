@@ -17,6 +17,7 @@ from sqlalchemy import JSON, Inspector, Integer, Row, text
 from sqlalchemy.exc import NoSuchTableError
 
 from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.dialects.postgresql import owned_sequence
 from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.session import restore, send
@@ -32,6 +33,10 @@ SELECT c.relname AS name, i.indisunique AS "unique", i.indisvalid AS valid, i.in
         LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum <> 0
         WHERE k.place <= CAST(i.indnkeyatts AS bigint)) AS columns,
        NOT i.indimmediate AS "deferrable", CAST(am.amname AS text) AS kind,
+       EXISTS (SELECT FROM ROWS FROM (pg_catalog.unnest(CAST(i.indkey AS int2[])),
+                                      pg_catalog.unnest(CAST(i.indcollation AS oid[]))) AS k (attnum, sorted_by)
+               JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+               WHERE k.sorted_by <> a.attcollation) AS by_other_collation,
        EXISTS (SELECT FROM pg_catalog.pg_constraint n
                WHERE n.conindid = c.oid AND n.contype IN ('u', 'p', 'x')) AS "constraint",
        (SELECT p.relname FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
@@ -152,10 +157,9 @@ LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnu
 WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
 ORDER BY k.place
 """)
-_LAST_OF_SEQUENCE = text("""
-SELECT seqmax FROM pg_catalog.pg_sequence
-WHERE seqrelid = CAST(CAST(pg_catalog.pg_get_serial_sequence(:regclass, :key) AS regclass) AS oid)
-""")
+_LAST_OF_SEQUENCE = text(
+    f"SELECT seqmax FROM pg_catalog.pg_sequence WHERE seqrelid = {owned_sequence(':regclass', ':key')}"
+)
 
 
 # the CHECKs of the column and of its domains, and the columns generated from it, each with what it calls outside of

@@ -20,7 +20,7 @@ from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.sqlite.schema_copy import copied_schema
 from sqlalchemy_public_id.migrations.sqlite.table import SQLiteTable
 from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
-from sqlalchemy_public_id.migrations.stored_code.scope import Finding
+from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 
 
@@ -45,7 +45,7 @@ def read_stored_code(migration: Migration, change: Change) -> StoredCode:
             return StoredCode(not_examined=temporary)  # the rehearsal reports the error
         after = dict(_failures(copy))
         master = send(copy, "SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')").all()
-    found = [Finding(it.label, "", reason) for it, reason in after.items() if it not in before]
+    found = [BrokenStatement(it.label, "", reason) for it, reason in after.items() if it not in before]
     concerned = {row.name for row in master if target.table.lower() in row.sql.lower()}
     missing = [f"{it.label}, as it needs the application ({why})" for it, why in before.items() if it.name in concerned]
     return StoredCode(tuple(found), not_examined=(*missing, *temporary))

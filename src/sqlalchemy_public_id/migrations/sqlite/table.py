@@ -29,8 +29,10 @@ FROM pragma_table_xinfo(:table, :database)
 """)
 _INDEXES = text("""
 SELECT l.name AS name, l."unique" AS "unique", l.partial AS partial, l.origin <> 'c' AS "constraint",
-       l.origin = 'pk' AS "primary", i.name AS "column"
-FROM pragma_index_list(:table, :database) l, pragma_index_info(l.name, :database) i
+       l.origin = 'pk' AS "primary", i.name AS "column",
+       lower(i.name) = lower(:column) AND upper(i.coll) IN ('NOCASE', 'RTRIM') AS is_coarse
+FROM pragma_index_list(:table, :database) l, pragma_index_xinfo(l.name, :database) i
+WHERE i."key"
 ORDER BY l.seq, i.seqno
 """)
 _REFERENCES = text("""
@@ -80,7 +82,7 @@ class SQLiteTable(LiveTable):
                     misfit=state.misfit,
                 )
         parts = groupby(self.connection.execute(_INDEXES, self.names).mappings(), lambda part: part["name"])
-        return kind, state, indexes_from(_index(list(group)) for _, group in parts)
+        return kind, state, indexes_from(_index(list(group), state) for _, group in parts)
 
     def _read_stored(self, sql: str, columns: list[str], is_strict: bool) -> StoredTable:
         of_table = "lower(tbl_name) = lower(?) AND sql IS NOT NULL AND type IN ('index', 'trigger')"
@@ -139,12 +141,15 @@ class SQLiteTable(LiveTable):
     def read_constraints(self) -> Iterator[Demand]:
         target = self.target
         own = self._read_own_name()
+        names = [name.replace('"', '""').lower() for name in self.read_other_columns()]
+        others = [f'"{name}"' for name in names]
         for check in inspect(self.connection).get_check_constraints(own, schema=target.schema):
             name = f"the CHECK constraint {check['name']}" if check.get("name") else "a CHECK constraint"
             # SQLite reads a name in double quotes that it does not know as a string, so the database cannot tell
-            is_ours = target.column.lower() in check["sqltext"].lower()
-            if is_ours:
-                yield Demand(name, f"({check['sqltext']})", is_ours=True)
+            sql = check["sqltext"].lower()
+            why_not = "it also needs other columns" if any(other in sql for other in others) else ""
+            if target.column.lower() in sql:
+                yield Demand(name, f"({check['sqltext']})", is_ours=True, why_not=why_not)
         yield from self.generated_columns(table=own)
         column = target.column.lower()
         yield from self.demands_of_triggers(
@@ -185,9 +190,12 @@ class SQLiteTable(LiveTable):
             send(self.connection, in_schema(sql, self._schema))
 
 
-def _index(parts: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
+def _index(parts: Sequence[Mapping[Any, Any]], state: State) -> dict[str, Any]:
     """Return the facts of an index, from its *parts* in their order."""
-    facts: dict[str, Any] = {str(name): value for name, value in parts[0].items() if name != "column"}
+    own = ("column", "is_coarse")
+    facts: dict[str, Any] = {str(name): value for name, value in parts[0].items() if name not in own}
+    # the catalogs do not contain the collation of the column, but it is another one if it tells all ids apart
+    facts["by_other_collation"] = state.exact and any(part["is_coarse"] for part in parts)
     return {**facts, "columns": [part["column"] for part in parts]}
 
 
@@ -237,13 +245,17 @@ class SQLiteRows(Rows):
 
     def is_well_formed(self) -> ColumnElement[bool]:
         format, column = self.target.format, self.column
-        if format.is_native:
-            number = as_bits_format(format)
-            digits: Any = func.lower(func.hex(column))
-            return column >= 0 if number.bits == 64 else digits.regexp_match(number.hex_pattern)
-        lengths = [form.max_length for form in format.forms]  # "$" matches before a newline, too
-        is_id = func.length(column).in_(lengths) & column.regexp_match(format.stored_pattern)
-        return case((func.typeof(column) == "text", is_id), else_=false())
+        kind, digits = "text", func.lower(func.hex(column))
+        is_id: ColumnElement[bool]
+        if not format.is_native:
+            lengths = [form.max_length for form in format.forms]  # "$" matches before a newline, too
+            is_id = func.length(column).in_(lengths) & column.regexp_match(format.stored_pattern)
+        elif as_bits_format(format).bits == 64:
+            kind, is_id = "integer", column >= 0
+        else:
+            kind, is_id = "blob", digits.regexp_match(as_bits_format(format).hex_pattern)
+        # a column may have values of any kind: no lookup finds them, and every text and blob is larger than all numbers
+        return case((func.typeof(column) == kind, is_id), else_=false())
 
 
 # --- the session

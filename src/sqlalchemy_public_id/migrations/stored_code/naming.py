@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy_public_id.migrations.stored_code.scope import Path, Scope, parts_of, path_at
+from sqlalchemy_public_id.migrations.stored_code.scope import Path, Scope, is_alias, is_sorted_alias, parts_of, path_at
 from sqlalchemy_public_id.migrations.stored_code.tokens import Level
 
 
 def find_names(scope: Scope) -> bool:
     """Return True if the program names the column of the table, and not a column of another relation."""
-    mentioned = [_mentions(scope, level) for level in scope.levels]
-    outer = _outer_levels(scope)
+    is_inside = _levels_inside(scope)
     for number, level in enumerate(scope.levels):
         for statement in parts_of(level, ";"):
-            is_near = _mentions(scope, statement) or any(mentioned[each] for each in outer[number])
+            is_near = is_inside[number] or _mentions(scope, statement)
             for at, token in enumerate(statement):
                 if not token.is_name or token.text != scope.change.column or _is_other(scope, statement, at):
                     continue
-                qualifier = _qualifier(statement, at)
+                qualifier = _qualifier(scope, statement, at)
                 if qualifier is None:
                     owner = _list_of(scope, number)
                     is_column = scope.change.column not in scope.names or owner is not None or _is_set(statement, at)
@@ -33,18 +32,21 @@ def find_names(scope: Scope) -> bool:
     return False
 
 
-def _qualifier(tokens: Level, at: int) -> str | None:
-    if at > 1 and tokens[at - 1].is_mark("."):
-        inside = tokens[at - 2]
-        return inside.text if inside.is_name else ""
-    return None
+def _qualifier(scope: Scope, tokens: Level, at: int) -> str | None:
+    """Return what stands before the name, as in ``NEW.id``, ``(x).id`` or ``$1.id``: "" for any other expression."""
+    if at < 2 or not tokens[at - 1].is_mark("."):
+        return None
+    inside = tokens[at - 2 : at - 1]
+    if inside[0].kind == "group":
+        inside = scope.inside(inside[0])
+    return inside[0].text if len(inside) == 1 and inside[0].kind in ("word", "name", "variable") else ""
 
 
 def _is_other(scope: Scope, tokens: Level, at: int) -> bool:
     """Return True if the name is not that of a column: of a function, an alias, or what qualifies another name."""
     following = tokens[at + 1] if at + 1 < len(tokens) else None
     is_call = following is not None and (following.kind == "group" or following.is_mark("."))
-    return is_call or (at > 0 and tokens[at - 1].is_word("as"))
+    return is_call or is_alias(tokens, at) or is_sorted_alias(tokens, at)
 
 
 def _mentions(scope: Scope, tokens: Level) -> bool:
@@ -57,24 +59,22 @@ def _mentions(scope: Scope, tokens: Level) -> bool:
     return False
 
 
-def _outer_levels(scope: Scope) -> list[list[int]]:
-    """Return, for each level, the levels around it that are part of the same statement."""
-    parent: dict[int, int] = {}
+def _levels_inside(scope: Scope) -> list[bool]:
+    """Return, for each level, whether it is inside of a statement that names the table as a relation."""
+    # level → the level around it, or -1 if it has other statements as well; whether the statement names the table there
+    around: dict[int, tuple[int, bool]] = {}
     for number, level in enumerate(scope.levels):
-        for token in level:
-            if token.level >= 0:
-                parent[token.level] = number
-    outer: list[list[int]] = []
-    for number in range(len(scope.levels)):
-        around: list[int] = []
-        place: int | None = parent.get(number)
-        while place is not None and len(around) < 20:
-            if any(token.is_mark(";") for token in scope.levels[place]):
-                break
-            around.append(place)
-            place = parent.get(place)
-        outer.append(around)
-    return outer
+        statements = parts_of(level, ";")
+        outer = number if len(statements) == 1 else -1
+        for statement in statements:
+            groups = [token.level for token in statement if token.level >= 0]
+            if groups:
+                around |= dict.fromkeys(groups, (outer, _mentions(scope, statement)))
+    found = [False] * len(scope.levels)
+    for number in reversed(range(len(scope.levels))):  # inner levels come first
+        outer, is_named = around.get(number, (-1, False))
+        found[number] = is_named or (outer >= 0 and found[outer])
+    return found
 
 
 def _is_set(tokens: Level, at: int) -> bool:

@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy_public_id.migrations.stored_code.naming import find_names
-from sqlalchemy_public_id.migrations.stored_code.scope import Finding, Language, Path, Program, Scope, parts_of
+from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement, Language, Path, Program, Scope, parts_of
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change, Shape
-from sqlalchemy_public_id.migrations.stored_code.statements import check_returned, read_declaration, read_statement
+from sqlalchemy_public_id.migrations.stored_code.statements import (
+    check_returned,
+    read_ctes,
+    read_declaration,
+    read_statement,
+)
 from sqlalchemy_public_id.migrations.stored_code.tokens import Level
 
 _BEGINS_QUERY = ("select", "values", "with", "table", "insert", "update", "delete")
@@ -18,7 +23,7 @@ _BEGINS_QUERY = ("select", "values", "with", "table", "insert", "update", "delet
 class StoredCode:
     """What was found in the code that a database stores."""
 
-    by_position: tuple[Finding, ...] = ()
+    by_position: tuple[BrokenStatement, ...] = ()
     """The statements that would fail, or store values in other columns."""
     by_name: tuple[str, ...] = ()
     """The programs that name the column that is dropped."""
@@ -41,15 +46,16 @@ class Reader:
 
     def read(self, programs: Iterable[Program]) -> StoredCode:
         """Return what the *programs* have."""
-        by_position: list[Finding] = []
+        by_position: list[BrokenStatement] = []
         by_name: list[str] = []
         not_examined: list[str] = []
         left = [*programs]
         while left:
             program = left.pop(0)
             scope = self.scope(program)
-            for level in scope.levels:
+            for number, level in enumerate(scope.levels):
                 scope.shapes.append(_read_level(scope, level))
+                read_ctes(scope, number)
             by_position += [finding for finding in scope.findings if finding not in by_position]
             if not self.change.adds and program.name not in by_name and find_names(scope):
                 by_name.append(program.name)
@@ -75,8 +81,6 @@ class Reader:
 
     def _sentences(self, scope: Scope) -> Iterable[Program | None]:
         """Yield a program for each constant that is executed as SQL, and None for any other string."""
-        if not self.language.has_sentences:
-            return
         for level in scope.levels:
             for statement in parts_of(level, ";"):
                 for at, _token in enumerate(statement):

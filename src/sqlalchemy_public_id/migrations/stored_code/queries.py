@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy_public_id.migrations.stored_code.scope import Path, Scope, parts_of, path_at
+from sqlalchemy_public_id.migrations.stored_code.scope import Path, Scope, is_alias, is_sorted_alias, parts_of, path_at
 from sqlalchemy_public_id.migrations.stored_code.shapes import UNKNOWN, Shape, joined
-from sqlalchemy_public_id.migrations.stored_code.tokens import Level, Token
+from sqlalchemy_public_id.migrations.stored_code.tokens import Level, SqlToken
 
 _COMPOUND = ("union", "intersect", "except", "minus")
 _CLAUSES = ("from", "where", "group", "having", "window", "order", "limit", "offset", "fetch", "for", "procedure")
@@ -22,7 +22,7 @@ _JOINS = ("join", "straight_join")
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """A relation after FROM."""
 
     name: str
@@ -36,17 +36,17 @@ class Source:
 class Select:
     """A query without UNION."""
 
-    start: Token
+    start: SqlToken
     shape: Shape = UNKNOWN
-    sources: Sequence[Source] = ()
+    sources: Sequence[RowSource] = ()
     targets: list[Path] = field(default_factory=list[Path])
     """The variables after INTO."""
     end: int = 0
 
 
-def read_sources(scope: Scope, tokens: Level) -> list[Source]:
+def read_sources(scope: Scope, tokens: Level) -> list[RowSource]:
     """Return the relations that *tokens*, which follow FROM or UPDATE, name in their order."""
-    sources: list[Source] = []
+    sources: list[RowSource] = []
     at, is_expected, is_natural = 0, True, False
     while at < len(tokens):
         token = tokens[at]
@@ -70,8 +70,8 @@ def read_sources(scope: Scope, tokens: Level) -> list[Source]:
     return sources
 
 
-def _read_source(scope: Scope, tokens: Level, at: int) -> tuple[list[Source], int]:
-    token, name, inner = tokens[at], "", list[Source]()
+def _read_source(scope: Scope, tokens: Level, at: int) -> tuple[list[RowSource], int]:
+    token, name, inner = tokens[at], "", list[RowSource]()
     if token.kind == "group":
         shape = scope.shapes[token.level]
         if shape is None:  # a join in parentheses
@@ -91,10 +91,10 @@ def _read_source(scope: Scope, tokens: Level, at: int) -> tuple[list[Source], in
         name, at = tokens[at].text, at + 1
     if at < len(tokens) and tokens[at].kind == "group" and not inner:
         shape, at = renamed(scope, shape, tokens[at]), at + 1
-    return inner or [Source(name, shape)], at
+    return inner or [RowSource(name, shape)], at
 
 
-def renamed(scope: Scope, shape: Shape, names: Token) -> Shape:
+def renamed(scope: Scope, shape: Shape, names: SqlToken) -> Shape:
     """Return *shape* with the *names* in parentheses, of which PostgreSQL allows fewer than there are columns."""
     columns = [part[0].text for part in parts_of(scope.inside(names)) if part and part[0].is_name]
     if scope.language.inserts == "equal" and shape.changes and not shape.is_open:
@@ -105,7 +105,6 @@ def renamed(scope: Scope, shape: Shape, names: Token) -> Shape:
         shape,
         before=tuple(new.get(name, name) for name in shape.before),
         after=tuple(new.get(name, name) for name in shape.after),
-        is_table=False,
     )
 
 
@@ -129,7 +128,7 @@ def composite(scope: Scope, tokens: Level, at: int, function: str = "") -> Shape
     return UNKNOWN
 
 
-def all_columns(scope: Scope, sources: Sequence[Source], star: Token) -> Shape:
+def all_columns(scope: Scope, sources: Sequence[RowSource], star: SqlToken) -> Shape:
     """Return what ``*`` stands for."""
     shapes: list[Shape] = []
     for place, source in enumerate(sources):
@@ -145,10 +144,10 @@ def all_columns(scope: Scope, sources: Sequence[Source], star: Token) -> Shape:
                 source.shape.is_open,
             )
         )
-    return replace(joined(shapes), is_table=len(sources) == 1 and sources[0].shape.is_table) if sources else UNKNOWN
+    return joined(shapes) if sources else UNKNOWN
 
 
-def _compare_naturally(scope: Scope, one: Shape, other: Shape, token: Token) -> None:
+def _compare_naturally(scope: Scope, one: Shape, other: Shape, token: SqlToken) -> None:
     column = scope.change.column
     is_in_both = column in one.after and column in other.after
     may_be_in_both = column in (*one.after, *other.after) and (one.is_open or other.is_open)
@@ -156,7 +155,7 @@ def _compare_naturally(scope: Scope, one: Shape, other: Shape, token: Token) -> 
         scope.find(token, f"NATURAL JOIN would also compare {column}")
 
 
-def row_of(scope: Scope, items: Sequence[Level], sources: Sequence[Source] = ()) -> Shape:
+def row_of(scope: Scope, items: Sequence[Level], sources: Sequence[RowSource] = ()) -> Shape:
     """Return the shape of the *items* of a list after SELECT, VALUES or ROW."""
     shapes: list[Shape] = []
     for number, item in enumerate(items):
@@ -172,7 +171,7 @@ def row_of(scope: Scope, items: Sequence[Level], sources: Sequence[Source] = ())
     return joined(shapes)
 
 
-def _star(scope: Scope, item: Level, sources: Sequence[Source]) -> Shape:
+def _star(scope: Scope, item: Level, sources: Sequence[RowSource]) -> Shape:
     if len(item) == 1:
         return all_columns(scope, sources, item[0])
     if item[0].kind == "group":
@@ -265,8 +264,10 @@ def _check_names(scope: Scope, select: Select, tokens: Level) -> None:
         before, after = tokens[at - 1] if at else None, tokens[at + 1] if at + 1 < len(tokens) else None
         if not token.is_name or token.text != scope.change.column:
             continue
-        is_qualified = before is not None and (before.is_mark(".") or before.is_word("as"))
-        if not is_qualified and not (after is not None and (after.is_mark(".") or after.kind == "group")):
+        is_qualified = before is not None and before.is_mark(".")
+        if is_qualified or is_alias(tokens, at) or is_sorted_alias(tokens, at):
+            continue
+        if not (after is not None and (after.is_mark(".") or after.kind == "group")):
             scope.find(select.start, f"{token.text} would be ambiguous")
             return
 

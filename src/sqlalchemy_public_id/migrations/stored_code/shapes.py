@@ -33,8 +33,6 @@ class Shape:
     after: tuple[str, ...] = ()
     is_open: bool = False
     """True if it has further columns that are not known."""
-    is_table: bool = False
-    """True for rows of the table itself, and not only of a query that reads it."""
 
     @classmethod
     def fixed(cls, columns: Iterable[str]) -> Shape:
@@ -87,6 +85,6 @@ def misfit(source: Shape, target: Shape, rule: Rule, change: Change) -> str | No
         if value not in before and place != change.column:
             return f"{value} would be stored in {place}"
     for value, place in before.items():
-        if value not in source.after and place in target.after and place != change.column:
+        if value not in source.after and place != change.column:
             return f"{value} would no longer be stored in {place}"
     return None

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy_public_id.migrations.stored_code.queries import (
-    Source,
+    RowSource,
     read_query,
     read_sources,
     renamed,
     row_of,
 )
-from sqlalchemy_public_id.migrations.stored_code.scope import Path, Scope, parts_of, path_at
+from sqlalchemy_public_id.migrations.stored_code.scope import Path, Scope, cte_at, parts_of, path_at
 from sqlalchemy_public_id.migrations.stored_code.shapes import UNKNOWN, Shape, misfit
-from sqlalchemy_public_id.migrations.stored_code.tokens import Level, Token
+from sqlalchemy_public_id.migrations.stored_code.tokens import Level, SqlToken
 
 _QUERY = ("select", "values", "value", "table", "perform")
 _MODIFIERS = ("ignore", "low_priority", "delayed", "high_priority", "overwrite")
@@ -29,17 +29,18 @@ _SCALARS = {
 def read_statement(scope: Scope, tokens: Level) -> Shape | None:
     """Read one statement, and return the shape of its last query."""
     result: Shape | None = None
-    at = 0
+    at = begin = 0  # begin: after the common table expressions
     while at < len(tokens):
         token, following = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
         is_compound = following is not None and following.is_word("union", "intersect", "except", "minus")
         if (after := _read_cte(scope, tokens, at)) > at:
-            at = after
+            at = begin = after
         elif token.is_word("insert", "replace") and following is not None and _is_insert(tokens, at):
             result, at = _read_insert(scope, tokens, at)
         elif (
             token.is_word("select", "perform")
-            or (token.is_word("values") and at == 0)
+            or (token.is_word("values", "table") and at == begin)
+            or (token.is_word("table") and tokens[at - 1].is_word("in", "for", "query"))
             or (is_compound and scope.is_query(token))
         ):
             query = read_query(scope, tokens, at)
@@ -61,7 +62,7 @@ def read_statement(scope: Scope, tokens: Level) -> Shape | None:
     return result
 
 
-def store(scope: Scope, start: Token, shape: Shape, targets: Sequence[Path]) -> None:
+def store(scope: Scope, start: SqlToken, shape: Shape, targets: Sequence[Path]) -> None:
     """Store a row of *shape* in the variables *targets*."""
     name = targets[0][0] if len(targets) == 1 and len(targets[0]) == 1 else None
     if name is not None and (name in scope.declared or name in scope.program.variables):
@@ -84,7 +85,7 @@ def store(scope: Scope, start: Token, shape: Shape, targets: Sequence[Path]) -> 
         scope.find(start, misfit(shape, Shape.fixed(names), scope.language.selects_into, scope.change))
 
 
-def _is_assigned(scope: Scope, field: Path, start: Token) -> bool:
+def _is_assigned(scope: Scope, field: Path, start: SqlToken) -> bool:
     """Return True if the *field* of a variable gets another value after *start*."""
     for level in scope.levels:
         for at, token in enumerate(level):
@@ -115,7 +116,7 @@ def _use(scope: Scope, tokens: Level, at: int, shape: Shape, targets: Sequence[P
 _AROUND_CURSOR = ("for", "is", "cursor", "scroll", "no", "insensitive", "asensitive", "")
 
 
-def check_returned(scope: Scope, start: Token, shape: Shape) -> None:
+def check_returned(scope: Scope, start: SqlToken, shape: Shape) -> None:
     """Compare the rows that a program returns with those that it has declared."""
     returns = scope.program.returns
     if returns is None or (len(shape.after) == 1 and not shape.is_open):
@@ -165,11 +166,11 @@ def _read_insert(scope: Scope, tokens: Level, at: int) -> tuple[Shape | None, in
         at = query.end
         if not (path and path[-1] in scope.creates):
             _check_insert(scope, start, path, columns, query.shape, target)
-    return _read_returning(scope, tokens, at, [Source(path[-1] if path else "", target)])
+    return _read_returning(scope, tokens, at, [RowSource(path[-1] if path else "", target)])
 
 
 def _check_insert(
-    scope: Scope, start: Token, path: Path, columns: Sequence[str] | None, source: Shape, target: Shape
+    scope: Scope, start: SqlToken, path: Path, columns: Sequence[str] | None, source: Shape, target: Shape
 ) -> None:
     if columns is not None:
         scope.find(start, misfit(source, Shape.fixed(columns), "equal", scope.change) if columns else None)
@@ -205,6 +206,8 @@ def _read_change(scope: Scope, tokens: Level, at: int) -> tuple[Shape | None, in
     is_delete = tokens[at].is_word("delete")
     stops = ("where", "returning", "using") if is_delete else ("set",)
     begin = at + 2 if is_delete and tokens[at + 1].is_word("from") else at + 1
+    if any(token.is_word("merge") for token in tokens[:at]):  # whose other parts follow
+        tokens = tokens[: next((p for p in range(begin, len(tokens)) if tokens[p].is_word("when")), len(tokens))]
     end = next((p for p in range(begin, len(tokens)) if tokens[p].is_word(*stops)), len(tokens))
     sources = read_sources(scope, tokens[begin:end])
     more = "using" if is_delete else "from"
@@ -217,7 +220,7 @@ def _read_change(scope: Scope, tokens: Level, at: int) -> tuple[Shape | None, in
     return _read_returning(scope, tokens, returning, sources)
 
 
-def _read_returning(scope: Scope, tokens: Level, at: int, sources: Sequence[Source]) -> tuple[Shape | None, int]:
+def _read_returning(scope: Scope, tokens: Level, at: int, sources: Sequence[RowSource]) -> tuple[Shape | None, int]:
     place = next((p for p in range(at, len(tokens)) if tokens[p].is_word("returning", "insert", "select")), None)
     if place is None or not tokens[place].is_word("returning"):
         return None, at
@@ -238,22 +241,18 @@ def _read_returning(scope: Scope, tokens: Level, at: int, sources: Sequence[Sour
 
 def _read_cte(scope: Scope, tokens: Level, at: int) -> int:
     """Return the place after the common table expression that begins at a place, or the place if there is none."""
-    follows = at == 0 or tokens[at - 1].is_word("with", "recursive") or tokens[at - 1].is_mark(",")
-    if not tokens[at].is_name or not follows:
-        return at
-    names, end = None, at + 1
-    if end < len(tokens) and tokens[end].kind == "group":
-        names, end = tokens[end], end + 1
-    if end >= len(tokens) or not tokens[end].is_word("as"):
-        return at
-    end += 1
-    while end < len(tokens) and tokens[end].is_word("not", "materialized"):
-        end += 1
-    if end >= len(tokens) or tokens[end].kind != "group" or scope.shapes[tokens[end].level] is None:
+    names, end = cte_at(tokens, at)
+    if end == at or scope.shapes[tokens[end].level] is None:
         return at
     shape = scope.shapes[tokens[end].level] or UNKNOWN
     scope.ctes[tokens[at].text] = shape if names is None else renamed(scope, shape, names)
     return end + 1
+
+
+def read_ctes(scope: Scope, level: int) -> None:
+    """Note the query in the group *level* if it is a common table expression: those that follow may read it."""
+    if level in scope.places_of_ctes:
+        _read_cte(scope, *scope.places_of_ctes[level])
 
 
 def _read_fetch(scope: Scope, tokens: Level, at: int) -> int:

@@ -26,7 +26,7 @@ class Lexis:
 
 
 @dataclass(frozen=True)
-class Token:
+class SqlToken:
     """A word or name (in the form in which names are compared), a string (its content), or a group in parentheses."""
 
     kind: Kind
@@ -48,7 +48,7 @@ class Token:
         return self.kind in ("word", "name")
 
 
-Level: TypeAlias = Sequence[Token]
+Level: TypeAlias = Sequence[SqlToken]
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*)
@@ -67,11 +67,11 @@ _EXECUTABLE = re.compile(r"/\*M?!\d*")
 _COMMENT = re.compile(r"/\*|\*/")
 
 
-def split(text: str, lexis: Lexis) -> list[Level]:
+def split_levels(text: str, lexis: Lexis) -> list[Level]:
     """Return the levels of *text*: the content of each pair of parentheses, inner ones first, and at last the rest."""
     levels: list[Level] = []
-    open_: list[tuple[Token, list[Token]]] = []
-    current: list[Token] = []
+    open_: list[tuple[SqlToken, list[SqlToken]]] = []
+    current: list[SqlToken] = []
     for token in _tokens(text, lexis):
         if token.kind == "mark" and token.text in "([":
             open_.append((token, current))
@@ -80,19 +80,19 @@ def split(text: str, lexis: Lexis) -> list[Level]:
             levels.append(current)
             opening, outer = open_.pop()
             kind: Kind = "group" if opening.text == "(" else "index"
-            outer.append(Token(kind, opening.text, opening.start, len(levels) - 1))
+            outer.append(SqlToken(kind, opening.text, opening.start, len(levels) - 1))
             current = outer
         else:
             current.append(token)
     while open_:  # an unfinished text
         levels.append(current)
         opening, outer = open_.pop()
-        outer.append(Token("group", opening.text, opening.start, len(levels) - 1))
+        outer.append(SqlToken("group", opening.text, opening.start, len(levels) - 1))
         current = outer
     return [*levels, current]
 
 
-def _tokens(text: str, lexis: Lexis) -> Iterator[Token]:
+def _tokens(text: str, lexis: Lexis) -> Iterator[SqlToken]:
     at, end = 0, len(text)
     escapes = False
     while at < end:
@@ -108,7 +108,7 @@ def _tokens(text: str, lexis: Lexis) -> Iterator[Token]:
         elif kind == "dollar" and lexis.has_dollar_quotes:
             closing = text.find(found, at)
             closing = end if closing < 0 else closing
-            yield Token("text", text[at:closing], start)
+            yield SqlToken("text", text[at:closing], start)
             at = min(end, closing + len(found))
         elif kind == "dollar":
             at = start + 1
@@ -117,22 +117,22 @@ def _tokens(text: str, lexis: Lexis) -> Iterator[Token]:
             content, at = _quoted(text, at, found, is_text and (escapes or lexis.has_backslashes))
             escapes = False
             if is_text:
-                yield Token("text", content, start)
+                yield SqlToken("text", content, start)
             else:
-                yield Token("name", content.lower() if lexis.folds_quoted else content, start)
+                yield SqlToken("name", content.lower() if lexis.folds_quoted else content, start)
         elif kind == "mark" and found == "#" and lexis.has_hash_comments:
             line = text.find("\n", at)
             at = end if line < 0 else line
         elif kind == "mark" and found == "*" and lexis.has_hash_comments and text.startswith("*/", start):
             at = start + 2  # the end of a comment that is executed
         elif kind == "word":
-            yield Token("word", found.lower(), start)
+            yield SqlToken("word", found.lower(), start)
         elif kind == "number":
-            yield Token("number", found, start)
+            yield SqlToken("number", found, start)
         elif kind == "variable":
-            yield Token("variable", found.lower(), start)
+            yield SqlToken("variable", found.lower(), start)
         elif kind == "mark":
-            yield Token("mark", found, start)
+            yield SqlToken("mark", found, start)
 
 
 def _quoted(text: str, at: int, quote: str, has_backslashes: bool) -> tuple[str, int]:
