@@ -27,6 +27,7 @@ from sqlalchemy.pool import NullPool
 sys.path.insert(0, str(Path(__file__).parent))
 
 from support import servers
+from support.dumps import dumps
 from support.fixtures import (
     base,
     listen,
@@ -46,6 +47,7 @@ from support.resident_tables import ResidentTables
 
 __all__ = [
     "base",
+    "dumps",
     "listen",
     "members",
     "new_invoices",

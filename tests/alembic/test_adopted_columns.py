@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -117,6 +118,47 @@ def test_downgrade_of_an_adoption(table: People, unique: str | None, nulls: str,
     run(table.engine, script.downgrade_ops)
 
     assert table.state() == before
+
+
+@on("sqlite", "postgresql")
+def test_name_of_an_index_that_stays(table: People) -> None:
+    """A unique index of another name stays, and no operation gets the name that the models would give it."""
+    create(table, UNIQUE["index"], nulls="NULL")
+    metadata = models(declared_with_unique(), naming_convention={"uq": "only_one_%(table_name)s"})
+    script = autogenerate(table.engine, metadata)
+
+    assert "op.add_public_id('person', format=NanoId(length=8))" in written(script)
+    assert "only_one" not in written(script) + written(script, downgrade=True)
+    run(table.engine, script.upgrade_ops)
+    unique = table.state().unique
+    assert unique is not None
+    assert unique.name == "of_another_name"
+
+
+@pytest.mark.parametrize("unique", ["constraint", "index"])
+def test_index_that_is_not_unique(table: People, unique: str) -> None:
+    """A plain index on the ids, which the model lacks, is dropped; the unique one of another name stays."""
+    create(table, UNIQUE[unique], exact(table.engine))
+    table.execute("CREATE INDEX ix_more ON person (public_id)")
+
+    text = written(autogenerate(table.engine, models(declared_with_unique())))
+
+    assert re.findall(r"op\.(\w+)\((?:op\.f\()?'(\w+)'", text) == [("drop_index", "ix_more")]
+
+
+@pytest.mark.parametrize("kind", ["CONSTRAINT one_more UNIQUE (public_id, id)", "INDEX one_more (public_id, id)"])
+def test_note_of_what_is_dropped(table: People, kind: str) -> None:
+    """A note says what else kept duplicates out and is dropped before: an index or a constraint on more columns."""
+    is_constraint, is_sqlite = kind.startswith("CONSTRAINT"), table.engine.name == "sqlite"
+    table.create(0, f", public_id varchar(8) NOT NULL{f', {kind}' if is_constraint and is_sqlite else ''}")
+    if not is_constraint:
+        table.execute("CREATE UNIQUE INDEX one_more ON person (public_id, id)")
+    elif not is_sqlite:
+        table.execute(f"ALTER TABLE person ADD {kind}")
+
+    text = written(autogenerate(table.engine, models(declared_with_unique()))).replace("\n    # ", " ")
+
+    assert " The ids become unique by public_id, and Alembic drops one_more before: until the new one is" in text
 
 
 @pytest.mark.parametrize("unique", ["constraint", "index"])

@@ -187,6 +187,20 @@ def test_nanoid_column_gains_a_prefix(project: Project, engine: Engine) -> None:
 
 
 @on("postgresql")
+def test_widened_column_keeps_its_collation(project: Project, engine: Engine) -> None:
+    """A column that is too short for the new ids keeps the collation that it was created with."""
+    format = NanoId(length=21, alphabet=URLSAFE64, prefix="inv", separator=".").accepting(NANOID)
+    programs = Programs(engine, String(21, collation="C"), NANOID.generate, format)
+    project.files(programs.metadata)
+
+    project.upgrade()
+
+    with engine.connect() as connection:
+        [code] = [column for column in inspect(connection).get_columns("invoice") if column["name"] == "code"]
+    assert (code["type"].length, code["type"].collation) == (25, "C")
+
+
+@on("postgresql")
 @pytest.mark.parametrize(
     ("type_", "storage", "nullable"), [(Uuid(), "native", False), (Uuid(), "native", True), (String(36), "text", False)]
 )

@@ -156,6 +156,27 @@ def test_filter_of_what_no_model_has(project: Project) -> None:
     assert upgrade_of(project.migrate(shop())) == ["op.add_public_id('customer')"]
 
 
+@on("sqlite", "postgresql")
+def test_column_that_becomes_nullable(project: Project) -> None:
+    """If a model allows NULL in a column of ids that refuses it, Alembic changes that, as in any column."""
+    project.migrate(shop())
+    nullable = Column("public_id", PublicIdType(FORMAT), default=FORMAT.generate, unique=True, nullable=True)
+
+    assert "'modify_nullable', None, 'customer', 'public_id'" in str(project.differences(with_column(nullable)))
+
+
+@on("postgresql")
+def test_column_that_cannot_be_completed(project: Project) -> None:
+    """An unfinished column of a partitioned table, whose ids cannot be unique there, is refused before a revision."""
+    project.execute('DROP TABLE "order", customer')
+    project.execute(
+        "CREATE TABLE customer (id bigint NOT NULL, name varchar(50), public_id varchar(12)) PARTITION BY LIST (id)"
+    )
+
+    with pytest.raises(MigrationRefused, match=r"customer\.public_id: 1 obstacle.*\n- customer is partitioned"):
+        project.revision(shop())
+
+
 # --- there and back
 
 SHOPS: dict[str, Callable[[], MetaData]] = {
@@ -321,8 +342,8 @@ def test_case_that_is_ignored(project: Project) -> None:
 
 
 @on("sqlite")
-def test_other_length(project: Project) -> None:
-    """A column that is too short is altered by Alembic first, and then completed."""
+def test_other_length(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    """A column that is too short is altered by Alembic first, and then completed; that is no rewrite to warn of."""
     project.configure("compare_type=True,")
     project.execute("ALTER TABLE customer ADD COLUMN public_id VARCHAR(8)")
     others, ours = project.files(shop())
@@ -330,6 +351,7 @@ def test_other_length(project: Project) -> None:
     assert upgrade_of(others)[0].startswith("op.alter_column('customer', 'public_id', ")
     assert "nullable=False" not in others
     assert upgrade_of(ours) == ["op.add_public_id('customer')"]
+    assert "may rewrite the table" not in caplog.text
 
 
 @on("sqlite")

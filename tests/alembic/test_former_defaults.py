@@ -12,7 +12,7 @@ from support.marks import since_mariadb
 from support.people import People
 from support.scripts import autogenerate, run, written
 
-from sqlalchemy_public_id import NanoId, audit, public_id_column
+from sqlalchemy_public_id import NanoId, ObjectId, Uuid4, audit, public_id_column
 from sqlalchemy_public_id.formats import BASE58, Format
 
 pytestmark = [pytest.mark.backend, since_mariadb(10, 10, "RANDOM_BYTES()")]
@@ -54,6 +54,51 @@ def test_default_of_the_former_format(old_people: People, new: Format) -> None:
     run(engine, script.downgrade_ops)
     assert OLD.is_valid(old_people.written())
     assert old_people.state().complete
+
+
+@pytest.mark.backend(nullable=[True])
+@pytest.mark.parametrize("nullable", [True, False])
+def test_unfinished_column(old_people: People, nullable: bool) -> None:
+    """One operation completes the column and replaces its default, and notes what is dropped before it."""
+    new = NEW[1]
+    old_people.run("loosen_public_id", server_default="keep", keeps=None if nullable else "not null")
+    old_people.execute("CREATE UNIQUE INDEX one_more ON person (public_id, id)")
+    old_people.execute("DELETE FROM person")  # ids of the former format would be refused
+    script = autogenerate(old_people.engine, declared(new))
+    text = written(script).replace("\n    # ", " ")
+
+    assert "op.add_public_id(" in text
+    assert "server_default='replace'" in text
+    assert f"declare {new.accepting(OLD)!r}" in text
+    assert "Alembic drops one_more before" in text
+    run(old_people.engine, script.upgrade_ops)
+    assert old_people.state().complete
+    assert new.is_valid(old_people.written())
+    assert "op." not in written(autogenerate(old_people.engine, declared(new)))
+
+
+WITHOUT_IDS = [
+    (NanoId(length=16), NanoId(length=12, prefix="per")),
+    (NanoId(length=16, alphabet=BASE58), NanoId(length=12, prefix="per")),
+    (NanoId(length=16, prefix="per"), NanoId(length=12)),
+    (NanoId(length=16, prefix="per"), NanoId(length=12, prefix="usr")),
+    (NanoId(length=16, alphabet=BASE58), NanoId(length=12)),
+    (Uuid4(encoding="hex", storage="text"), NanoId(length=12)),
+    (ObjectId(storage="text", prefix="usr"), NanoId(length=12)),
+]
+"""Format of before, and the present one."""
+
+
+@pytest.mark.backend(old=[OLD])
+@pytest.mark.parametrize(("old", "new"), WITHOUT_IDS, ids=repr)
+def test_table_without_ids(new_people: Callable[..., People], old: Format, new: Format) -> None:
+    """The default alone tells the former format, whatever has changed: its kind, prefix, length or alphabet."""
+    people = new_people(0, format=old)
+    people.add()
+
+    revision = written(autogenerate(people.engine, declared(new)))
+
+    assert f".accepting({old!r})" in revision.replace("\n    # ", " ").replace("( ", "(")
 
 
 def test_audit(old_people: People) -> None:

@@ -88,6 +88,19 @@ def test_other_changes(project: Project) -> None:
     assert project.differences(before()) == []
 
 
+def test_second_unique_index(project: Project) -> None:
+    """A second unique index or constraint goes with the column, and no operation names it."""
+    project.migrate(shop(NanoId()))
+    is_sqlite = project.engine.name == "sqlite"  # which adds no constraint to a table
+    project.execute(
+        "CREATE UNIQUE INDEX a_second ON customer (public_id)"
+        if is_sqlite
+        else "ALTER TABLE customer ADD CONSTRAINT a_second UNIQUE (public_id)"
+    )
+
+    assert upgrade_of(project.migrate(old_shop(), "no ids")) == ["op.drop_public_id('customer')"]
+
+
 @on("postgresql", "mysql", "mariadb")
 def test_column_that_may_be_null(project: Project) -> None:
     """The downgrade of an expanded column that was dropped is the expand."""

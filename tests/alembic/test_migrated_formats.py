@@ -23,6 +23,7 @@ def warned(project: Project, caplog: pytest.LogCaptureFixture, declared: NanoId,
         "op.add_public_id('customer')",
         "op.expand_public_id('customer')",
         "op.add_public_id('customer', format=__import__('sqlalchemy_public_id').NanoId(prefix='cst'))",
+        "op.execute('ALTER TABLE customer ADD public_id varchar(16)'); op.backfill_public_id('customer')",
     ],
 )
 def test_other_format(project: Project, caplog: pytest.LogCaptureFixture, written: str) -> None:

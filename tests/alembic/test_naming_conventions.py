@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, MetaData, String, UniqueConstraint, text
+from sqlalchemy import Engine, ForeignKey, ForeignKeyConstraint, MetaData, String, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from support.marks import on
 from support.people import migrating
 from support.projects import Project, upgrade_of
 
-from sqlalchemy_public_id import PublicIdColumnMixin, PublicIdMixin
+from sqlalchemy_public_id import NanoId, PublicIdColumnMixin, PublicIdMixin, PublicIdType
 from sqlalchemy_public_id.alembic import add_public_id, contract_public_id, drop_public_id, loosen_public_id
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import live_table
@@ -167,30 +167,38 @@ def test_name_of_the_operation(project: Project) -> None:
 # --- a table that refers to its own ids
 
 
-def nodes(convention: Any, *, has_id: bool = True) -> MetaData:
-    """Return the model of a tree, whose nodes refer to the public ids of their parents."""
+def nodes(convention: Any, *, has_id: bool = True, others: tuple[str, ...] = ()) -> MetaData:
+    """Return the model of a tree, whose nodes refer to the public ids of their parents, and perhaps other columns."""
 
     class Base(DeclarativeBase):
         metadata = MetaData(naming_convention=convention)
 
     bases: Any = (PublicIdColumnMixin, Base) if has_id else (Base,)
     parent = ForeignKey("node.public_id", name="fk_parent")
+    parents = [f"node.{name}" for name in ("public_id", *others)]
 
     class Node(*bases):
         __tablename__ = "node"
+        __public_id_unique_with__ = others
         id: Mapped[int] = mapped_column(primary_key=True)
+        tenant: Mapped[int]
+        year: Mapped[int]
         if has_id:
-            parent_id: Mapped[str | None] = mapped_column(parent)
+            parent_id: Mapped[str | None] = mapped_column(PublicIdType(NanoId()) if others else parent)
+        if others:
+            __table_args__ = (ForeignKeyConstraint(["parent_id", *others], parents, name="fk_parent"),)
 
     return Base.metadata
 
 
 @pytest.mark.parametrize("convention", [None, RECOMMENDED, OWN], ids=["none", "recommended", "own"])
-def test_own_reference(new_project: Callable[..., Project], convention: Any) -> None:
+@pytest.mark.parametrize("others", [(), ("tenant",), ("tenant", "year")], ids=str)
+def test_own_reference(new_project: Callable[..., Project], convention: Any, others: tuple[str, ...]) -> None:
     """A table that refers to its own ids is created, copied and migrated; ``alembic check`` is clean."""
-    project, metadata = new_project(), nodes(convention)
+    project, metadata = new_project(), nodes(convention, others=others)
     table = metadata.tables["node"]
     (unique,) = (each for each in table.constraints if isinstance(each, UniqueConstraint))
+    assert unique.columns.keys() == ["public_id", *others]
     assert unique.name == ("node_public_id_idx" if convention is OWN else "uq_node_public_id")
     assert not table.indexes
     metadata.create_all(project.engine)
@@ -202,7 +210,7 @@ def test_own_reference(new_project: Callable[..., Project], convention: Any) -> 
     copied.drop_all(project.engine)
 
     project.migrate(metadata)
-    assert project.check(nodes(convention)) is None
+    assert project.check(nodes(convention, others=others)) is None
     assert project.differences(metadata) == []
 
 

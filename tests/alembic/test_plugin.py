@@ -15,7 +15,7 @@ from support.projects import Project, upgrade_of
 from support.shops import shop
 
 from sqlalchemy_public_id.alembic.compare import PLUGIN as NAME
-from sqlalchemy_public_id.alembic.compare import register
+from sqlalchemy_public_id.alembic.compare import register_comparators
 
 FIRST = [
     "import alembic",
@@ -97,8 +97,8 @@ def comparators() -> Counter[tuple[str, str]]:
 def test_registered_once() -> None:
     """Registering the plugin again changes nothing: each function compares once."""
     once = comparators()
-    register()
-    register()
+    register_comparators()
+    register_comparators()
 
     assert comparators() == once
     assert once == {

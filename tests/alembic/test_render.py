@@ -13,6 +13,7 @@ from alembic.autogenerate import render_python_code
 from alembic.operations.ops import ModifyTableOps, UpgradeOps
 from sqlalchemy import Column, Integer, MetaData, Table
 from support.marks import on
+from support.people import People
 from support.projects import Project, downgrade_of, upgrade_of
 from support.shops import new_shop, old_shop, shop
 
@@ -87,6 +88,28 @@ def test_batch(operation: type[PublicIdOp]) -> None:
         "with op.batch_alter_table('user', schema=None) as batch_op:",
         f"batch_op.{operation.name}('slug', unique_name='x')",
     ]
+
+
+@on("sqlite", "postgresql")
+def test_column_of_a_batch(new_people: Callable[..., People]) -> None:
+    """In a batch, an operation takes the name of the column, and its options."""
+    people = new_people(3)
+
+    with people.migrating() as op, op.batch_alter_table(people.table) as batch:
+        typed: Any = batch
+        typed.add_public_id("slug", format=NanoId(length=8), server_default="none")
+
+    assert people.columns() == ["id", "name", "slug"]
+    slugs = People(people.engine, people.table, "slug", format=NanoId(length=8), server_default="none")
+    slugs.check_complete(3)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_difference(operation: type[PublicIdOp]) -> None:
+    """As a difference, an operation names schema, table and column, as those of Alembic do."""
+    found = operation("user", "slug", schema="attic").to_diff_tuple()
+
+    assert found == (operation.name, "attic", "user", "slug")
 
 
 def test_beside_batches() -> None:
@@ -194,6 +217,23 @@ def test_types_of_the_library(new_project: Callable[..., Project]) -> None:
     assert "import sqlalchemy_public_id\n" in text
     assert "from sqlalchemy_public_id import NanoId\n" in text
     assert project.check(new_shop()) is None
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize(
+    ("style", "expected"),
+    [("type", "sqlalchemy_public_id.PublicIdType(NanoId(), sql_type='TEXT')"), ("plain", "sa.Text()")],
+)
+def test_type_without_a_length(new_project: Callable[..., Project], style: str, expected: str) -> None:
+    """``sql_type="TEXT"`` is part of the rendered column, in both ways to write it."""
+    metadata = MetaData()
+    code = Column("code", PublicIdType(NanoId(), sql_type="TEXT"), nullable=False)
+    Table("entry", metadata, Column("id", Integer, primary_key=True), code)
+    project = new_project()
+    project.configure(f"public_id_render={style!r},")
+
+    assert f"sa.Column('code', {expected}" in project.migrate(metadata)
+    assert project.check(metadata) is None
 
 
 @on("sqlite")

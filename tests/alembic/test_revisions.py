@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations.ops import (
+    AddColumnOp,
+    CreateIndexOp,
+    DowngradeOps,
+    MigrationScript,
+    ModifyTableOps,
+    UpgradeOps,
+)
 from sqlalchemy import Column, Index, MetaData, String, inspect
 from support.marks import on
 from support.projects import Project, downgrade_of, upgrade_of
 from support.shops import old_shop, shop
 
 from sqlalchemy_public_id import NanoId, public_id_column
+from sqlalchemy_public_id.alembic import AddPublicIdOp
+from sqlalchemy_public_id.alembic.revisions import one_revision, three_revisions
 from sqlalchemy_public_id.dialects import traits_for
 
 pytestmark = pytest.mark.backend
@@ -65,6 +77,37 @@ def test_there_and_back_in_steps(project: Project) -> None:
     assert project.check(wanted()) is None
 
 
+@pytest.mark.parametrize("phases", [True, False], ids=["three revisions", "one revision"])
+def test_tables_of_a_schema(phases: bool) -> None:
+    """In each revision, the operations are in batches of the table in its schema, and are undone in reverse order."""
+    names = ["a", "b"]
+    upgrade = UpgradeOps(
+        [
+            ModifyTableOps(
+                name,
+                [
+                    AddColumnOp(name, Column("city", String(20)), schema="attic"),
+                    AddPublicIdOp(name, schema="attic"),
+                    CreateIndexOp(f"ix_{name}", name, ["public_id", "city"], schema="attic"),
+                ],
+                schema="attic",
+            )
+            for name in names
+        ]
+    )
+    scripts = [MigrationScript("1a", upgrade, upgrade.reverse_into(DowngradeOps([])), message="ids")]
+    (three_revisions if phases else one_revision)(MigrationContext.configure(dialect_name="sqlite"), None, scripts)
+
+    places = [(name, "attic") for name in names]
+    for script in scripts:
+        ops: Any = (script.upgrade_ops, script.downgrade_ops)
+        up, down = ([(each.table_name, each.schema) for each in part.ops] for part in ops)
+        assert up == places
+        assert down == ([] if script.message == "ids: backfill" else places[::-1])
+    kinds = ["expand", "backfill", "contract"] if phases else ["public ids"]
+    assert [script.message for script in scripts] == ["ids", *(f"ids: {each}" for each in [*kinds, "after public ids"])]
+
+
 @on("postgresql")
 def test_column_that_needs_its_index_alone(project: Project) -> None:
     """One chain of revisions has other changes, a NOT NULL column that lacks its index, and the phases of a new one."""
@@ -92,8 +135,9 @@ def test_column_that_is_there(project: Project) -> None:
     """A column that somebody has begun to add is completed in three revisions, and stays when they are downgraded."""
     type_ = traits_for(project.engine.dialect).text_type(16).compile(project.engine.dialect)
     project.execute(f"ALTER TABLE customer ADD COLUMN public_id {type_}")
-    expand, _, contract = files(project.migrate(wanted()))
+    expand, backfill, contract = files(project.migrate(wanted()))
 
+    assert downgrade_of(backfill) == ["pass"]
     assert downgrade_of(expand) == [f"op.loosen_public_id('customer', {FORMAT}, server_default='none')"]
     assert downgrade_of(contract) == [f"op.loosen_public_id('customer', {FORMAT})"]
     assert project.check(wanted()) is None

@@ -9,10 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from sqlalchemy import Column, Engine, Executable, ForeignKey, Index, Integer, MetaData, Table, inspect, text
+from support.attached_databases import OTHER, attach
 from support.marks import before_sqlalchemy, on
 from support.projects import Project, upgrade_of
 
@@ -323,6 +327,28 @@ def test_collation_of_a_key(
     assert bool(said(caplog, f"parcel.id keeps its collation {collation}")) == collation.endswith("_ci")
 
 
+@on("sqlite")
+@pytest.mark.parametrize("schema", ["main", OTHER])
+def test_collation_in_a_schema(engine: Engine, tmp_path: Path, schema: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The collation of a table is not taken for that of its namesake in another schema."""
+    attach(engine, tmp_path / "other.db")
+    engine.dispose()
+    metadata = MetaData()
+    subject = Column("subject", AnyPublicIdType(48))
+    Table("parcel", metadata, Column("id", Integer, primary_key=True), subject, schema=OTHER)
+    with engine.begin() as connection:
+        for each in ("main", OTHER):
+            collation = "NOCASE" if each == schema else "BINARY"
+            subject_type = f"varchar(48) COLLATE {collation}"
+            connection.exec_driver_sql(f"CREATE TABLE {each}.parcel (id integer PRIMARY KEY, subject {subject_type})")
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"include_schemas": True})
+        compare_metadata(context, metadata)
+
+    assert bool(said(caplog, f"{OTHER}.parcel.subject keeps its collation")) == (schema == OTHER)
+
+
 WRONG: list[tuple[str, str, Format, Format | None]] = [
     ("sqlite", "varchar(36)", OF_NUMBERS, OF_TEXT),
     ("sqlite", "char(32)", Uuid4(encoding="hyphenated"), Uuid4(encoding="hex", storage="text")),
@@ -337,6 +363,9 @@ WRONG: list[tuple[str, str, Format, Format | None]] = [
     ("mysql", "binary(16)", OF_TEXT, OF_NUMBERS),
     ("mariadb", "varchar(36)", OF_NUMBERS, OF_TEXT),
     ("mariadb", "binary(16)", NANOID, None),
+    # neither text nor the numbers of the format
+    ("postgresql", "bytea", OF_NUMBERS, None),
+    ("mysql", "binary(15)", OF_NUMBERS, None),
 ]
 
 
@@ -408,18 +437,23 @@ def test_wider_beside_a_writer(
 
 
 @on("postgresql")
+@pytest.mark.parametrize(("length", "format"), [(30, NANOID), (25, LONGER)], ids=["wider", "as the longest"])
 def test_padded_char(
-    new_store: Callable[[str, Format], Store], new_project: Callable[..., Project], caplog: pytest.LogCaptureFixture
+    new_store: Callable[[str, Format], Store],
+    new_project: Callable[..., Project],
+    caplog: pytest.LogCaptureFixture,
+    length: int,
+    format: Format,
 ) -> None:
-    """A CHAR that PostgreSQL pads becomes a VARCHAR in each role, and a warning says that others may wait."""
-    store = new_store("char(30)", NANOID)
+    """A CHAR that is longer than some ids becomes a VARCHAR in each role, and a warning says that others may wait."""
+    store = new_store(f"char({length})", format)
     store.create(rows=0)
     project = new_project()
 
     project.migrate(store.models())
 
     assert {type_ for name, type_ in store.types().items() if "CHAR" in type_ and "version" not in name} == {
-        "VARCHAR(length=30)"
+        f"VARCHAR(length={length})"
     }
     assert len(said(caplog, "adds blanks")) == 4
     assert project.check(store.models()) is None

@@ -31,11 +31,11 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Session
 from support.applied_remedies import mend, paste
-from support.invoices import NAME, NewInvoices
+from support.invoices import NAME, NewInvoices, raise_counter
 from support.marks import on
 
 from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, audit
-from sqlalchemy_public_id.alembic import AddPublicIdOp
+from sqlalchemy_public_id.alembic import AddPublicIdOp, ExpandPublicIdOp
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import Format
@@ -199,25 +199,85 @@ def test_indexes(engine: Engine, new_invoices: NewInvoices, kind: str) -> None:
 
 
 @on("sqlite", "postgresql")
-@pytest.mark.parametrize("names", [(f"uq_{NAME}_public_id", "other"), ("other", f"uq_{NAME}_public_id")])
-def test_partial_index_beside_a_whole_one(engine: Engine, new_invoices: NewInvoices, names: tuple[str, str]) -> None:
-    """Of a partial unique index and one of all rows, the partial one is redundant, whatever their names are."""
-    partial, whole = names
-    some = Index(partial, "public_id", unique=True, **PARTIAL)
-    new_invoices(some, Index(whole, "public_id", unique=True), index=False)
-
-    findings = found(engine)
-
-    assert findings.keys() == {"index-redundant"}
-    assert findings["index-redundant"].facts == {"index": partial, "beside": whole}
-
-
-@on("sqlite", "postgresql")
 def test_plain_index_beside_a_partial_one(engine: Engine, new_invoices: NewInvoices) -> None:
     """A plain index is not redundant beside a unique index of some rows, because only it finds the others."""
     new_invoices(Index("uq_some", "public_id", unique=True, **PARTIAL), Index("ix_all", "public_id"), index=False)
 
     assert found(engine).keys() == {"unique-missing"}
+
+
+OTHER_COLLATIONS = {"sqlite": "NOCASE", "postgresql": '"POSIX"'}
+
+
+@on("sqlite", "postgresql")
+@pytest.mark.parametrize(
+    ("own", "unique", "beside", "message"),
+    [
+        (False, "UNIQUE", "", "(uq_other is by another collation than the column)"),
+        (False, "", "", "(uq_other is none)"),
+        (False, "UNIQUE", "WHERE id > 5", " leaves rows out)"),
+        (True, "UNIQUE", "", None),
+    ],
+    ids=["alone", "not unique", "beside a partial one", "beside ours"],
+)
+def test_index_by_another_collation(
+    engine: Engine, new_invoices: NewInvoices, own: bool, unique: str, beside: str, message: str | None
+) -> None:
+    """A unique index by another collation does not count, and is not redundant, because it may be for other queries."""
+    new_invoices(index=own)
+    with engine.begin() as connection:
+        collated = f"public_id COLLATE {OTHER_COLLATIONS[engine.name]}"
+        connection.exec_driver_sql(f"CREATE {unique} INDEX uq_other ON {NAME} ({collated})")
+        if beside:
+            connection.exec_driver_sql(f"CREATE UNIQUE INDEX uq_some ON {NAME} (public_id) {beside}")
+
+    findings = found(engine)
+
+    assert findings.keys() == (set() if message is None else {"unique-missing"})
+    if message is not None:
+        assert message in findings["unique-missing"].message
+
+
+@pytest.mark.parametrize(
+    ("nullable", "expected"),
+    [(False, {"unique-with-others": "rows that differ in tenant can have one id"}), (True, {"unique-missing": ""})],
+    ids=["tenant", "tenant that may be NULL"],
+)
+def test_index_that_begins_with_another_column(
+    engine: Engine, new_invoices: NewInvoices, nullable: bool, expected: dict[str, str]
+) -> None:
+    """Beside a unique index that begins with a tenant, a plain one on the ids is not redundant: look-ups need it."""
+    tenant = Column("tenant", Integer, nullable=nullable, server_default="1")
+    unique = Index("uq_of_tenants", "tenant", "public_id", unique=True)
+    wide = Index("a_wide_one", "tenant", "id", "public_id", unique=True)
+    new_invoices(tenant, wide, unique, Index("ix_own", "public_id"), index=False)
+
+    findings = found(engine)
+
+    assert findings.keys() == expected.keys()
+    assert [each.facts.get("unique_with") for each in findings.values()] == [None if nullable else ["tenant"]]
+    assert all(words in findings[problem].message for problem, words in expected.items())
+
+
+@on("sqlite", "postgresql")
+def test_missing_ids_beside_a_partial_index(engine: Engine, new_invoices: NewInvoices) -> None:
+    """An index of some rows does not find those without an id, which are counted in the sample."""
+    new_invoices(Index("uq_some", "public_id", unique=True, **PARTIAL), rows=[ID, None], nullable=True, index=False)
+
+    finding = found(engine)["missing-ids"]
+
+    assert finding.message == "1 of 2 rows that were read have no id"
+    assert finding.facts == {"rows": 1, "exact": False, "sampled": 2}
+
+
+@on("sqlite")
+def test_rowid(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """An INTEGER PRIMARY KEY of SQLite, which has no index, counts as unique."""
+    metadata = MetaData()
+    Table(NAME, metadata, Column("public_id", Integer, primary_key=True))
+    create(metadata)
+
+    assert found(engine, formats={NAME: Snowflake(machine_id=1)}) == {}
 
 
 def test_primary_key(engine: Engine, create: Callable[[MetaData], None]) -> None:
@@ -301,6 +361,7 @@ def test_limits_of_a_remedy(engine: Engine, new_invoices: NewInvoices) -> None:
     remedy = found(engine)["nullable"].remedy
 
     assert remedy is not None
+    assert [line for line in remedy.lines if line.startswith("-- ") == line.endswith(";")] == []
     first, long, again, *_ = [
         int(line.split("=")[1].strip(" ;")) for line in remedy.lines if "lock_" in line and "=" in line
     ]
@@ -405,27 +466,6 @@ def test_full_key(
         assert (finding.column, finding.severity) == ("id", "error" if full == "98%" else "warning")
 
 
-@on("postgresql")
-def test_short_sequence(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A bigint key is limited by its sequence."""
-    new_invoices(first=2**30 + 5)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"ALTER SEQUENCE {NAME}_id_seq AS integer")
-
-    assert found(engine)["key-nearly-full"].facts["limit"] == 2**31 - 1
-
-
-@on("postgresql")
-def test_long_sequence(engine: Engine, new_invoices: NewInvoices) -> None:
-    """An integer key is limited by its type, even if its sequence goes on."""
-    new_invoices(first=2**31 - 1000)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"ALTER TABLE {NAME} ALTER COLUMN id TYPE integer")
-        connection.exec_driver_sql(f"ALTER SEQUENCE {NAME}_id_seq AS bigint")
-
-    assert found(engine)["key-nearly-full"].facts["limit"] == 2**31 - 1
-
-
 @pytest.mark.parametrize("columns", ["id", "public_id, id"])
 def test_remedy_beside_an_index_of_the_name(engine: Engine, new_invoices: NewInvoices, columns: str) -> None:
     """If an index that is not unique has the name that the migration would use, the remedy says so."""
@@ -435,15 +475,6 @@ def test_remedy_beside_an_index_of_the_name(engine: Engine, new_invoices: NewInv
 
     remedy = str(found(engine)["unique-missing"].remedy)
     assert "rename or drop it, or pass unique_name= with another name" in remedy
-
-
-def test_remedy_beside_a_plain_index_of_the_name(engine: Engine, new_invoices: NewInvoices) -> None:
-    """If a plain index of the column has the name of the unique index, the remedy builds one of another name."""
-    new_invoices(index=False)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"CREATE INDEX uq_{NAME}_public_id ON {NAME} (public_id)")
-
-    assert f"uq_{NAME}_public_id_2" in str(found(engine)["unique-missing"].remedy)
 
 
 # --- defaults, and what a migration has left
@@ -519,6 +550,29 @@ def test_our_own_migrations_are_faultless(engine: Engine, create: Callable[[Meta
 
     assert found(engine, formats={NAME: format}, defaults=True).keys() == {"default-missing"}
     assert found(engine) == {}
+
+
+def test_remedies_keep_the_default(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """What completes an expanded column leaves it the default that generates its ids, for programs without them."""
+    table = Table(NAME, MetaData(), Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True))
+    create(table.metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(table), [{"id": 1}])
+        raise_counter(connection, table)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        with Operations.context(context), context.begin_transaction():
+            Operations(context).invoke(ExpandPublicIdOp(NAME))
+        connection.commit()
+
+    assert mend(engine, lambda: audit.run(engine, tables=[NAME], formats={NAME: NanoId()}, defaults=True)) == []
+
+
+def test_remedies_name_the_format_of_another_width(engine: Engine, new_invoices: NewInvoices) -> None:
+    """A remedy names the usual format, too, for a column that is wider: the command asks for it."""
+    new_invoices(rows=[None], nullable=True, index=False)
+
+    assert mend(engine, lambda: audit.run(engine, tables=[NAME], formats={NAME: NanoId()})) == []
 
 
 def test_awkward_names(engine: Engine, new_invoices: NewInvoices) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import NullPool
 from support.applied_remedies import paste
+from support.attached_databases import OTHER, attach
 from support.cluster_models import models
 from support.marks import on
 
@@ -140,6 +142,25 @@ def test_keys_that_are_far_away(engine: Engine, create: Callable[[MetaData], Non
     assert "name the range or the cluster of this one: clusters=, or --cluster" in finding.message
     found = audit.run(engine, tables=["ticket"], clusters={"ticket": Range(1, 10**12)}).findings
     assert "key-counter-behind" not in {each.problem for each in found}
+
+
+@on("postgresql")
+def test_keys_of_its_own_range_that_are_far_away(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """All keys of a range are of this counter, so the farthest is an error; the remedy never moves a counter back."""
+    Ticket = ticket_of(bigint_key())
+    create(Ticket.metadata)
+    load(engine, Ticket, 50_000, 50_001)
+
+    found = audit.run(engine, tables=["ticket"], clusters={"ticket": Range(1, 10**6)}).findings
+    [finding] = [each for each in found if each.problem == "key-counter-behind"]
+
+    assert finding.severity == "error"
+    assert "so an INSERT will fail as a duplicate" in finding.message
+    with engine.begin() as connection:
+        sequence = "pg_get_serial_sequence('ticket', 'id')"
+        connection.exec_driver_sql(f"SELECT setval({sequence}, 60000)")
+        paste(engine, finding.remedy)
+        assert connection.exec_driver_sql(f"SELECT nextval({sequence})").scalar() == 60_001
 
 
 @on("postgresql")
@@ -311,24 +332,20 @@ def test_a_counter_of_keys_at_the_last_one(
 ) -> None:
     """A counter of blocks that continues at the largest key is behind, and one that continues after it is not."""
 
-    class Base(DeclarativeBase): ...
-
-    class Event(Base):
-        __tablename__ = "event_of_counter"
-        id: Mapped[int] = block_key(orders)
-
-    create(Base.metadata)
+    Ticket, Raised = (ticket_of(block_key(each)) for each in (orders, BlockAllocator(engine, orders.name, start=4)))
+    create(Ticket.metadata)
     with Session(engine) as session:
-        session.add_all([Event() for _ in range(3)])
+        session.add_all([Ticket() for _ in range(3)])
         session.commit()
 
-    def found(following: int) -> list[Any]:
+    def found(following: int, model: Any = Ticket) -> list[Any]:
         with engine.begin() as connection:
             connection.execute(update(orders.table).values(next=following))
-        return [each.facts for each in audit.run(engine, tables=["event_of_counter"], models=Base.metadata).findings]
+        return [each.facts for each in audit.run(engine, tables=["ticket"], models=model.metadata).findings]
 
     assert found(4) == []
     assert found(3) == [{"counter": "order", "upcoming": 3, "value": 3}]
+    assert found(3, Raised) == []  # start= is the lowest number
 
 
 # --- beside a writer
@@ -399,6 +416,78 @@ def test_counters_that_no_model_names(
         id: Mapped[int] = block_key(others)
 
     assert message([Order.metadata, Event.metadata]) == []
+    older = CoprimeKey(others, step=CoprimeStep(BASE36, 4))
+    Longer = order_of(CoprimeKey(orders, step=CoprimeStep(BASE36, 6)).accepting(older))
+    assert message(Longer.metadata) == []
+
+
+@on("sqlite", "postgresql")
+def test_counters_of_one_name_in_two_tables(
+    engine: Engine, create: Callable[[MetaData], None], orders: BlockAllocator
+) -> None:
+    """A counter that no model names is listed, although a model names one of the same name in another table."""
+    codes = BlockAllocator(engine, "code", table="other_counters")
+    codes.table.drop(engine, checkfirst=True)
+    codes.create_table()
+    for table in (orders.table, codes.table):
+        for name in ("code", "order"):
+            BlockAllocator(engine, name, table=table.name).take(1)
+    models = ticket_of(block_key(orders)), order_of(CoprimeKey(codes, step=CoprimeStep(BASE36, 6)))
+    for model in models:
+        create(model.metadata)
+
+    tables = [orders.table.name, codes.table.name]
+    found = audit.run(engine, tables=tables, models=[model.metadata for model in models]).findings
+    codes.table.drop(engine)
+
+    listed = {each.table: each.facts["counters"] for each in found}
+    assert listed == {orders.table.name: ["code"], codes.table.name: ["order"]}
+
+
+@on("sqlite")
+@pytest.mark.parametrize("schema", [None, "main", OTHER])
+def test_counters_of_one_name_in_two_schemas(
+    engine: Engine, orders: BlockAllocator, tmp_path: Path, schema: str | None
+) -> None:
+    """A counter that no model names is listed, although a model names one of the same name in another schema."""
+    attach(engine, tmp_path / "other.db")
+    engine.dispose()
+    for each in (None, OTHER):
+        BlockAllocator(engine, orders.name, schema=each, create=True).take(1)
+    named = ticket_of(block_key(BlockAllocator(engine, orders.name, schema=schema))).metadata
+
+    def is_listed(audited: str | None) -> bool:
+        return audit.run(engine, tables=[orders.table.name], schema=audited, models=named).findings != []
+
+    assert (is_listed(None), is_listed(OTHER)) == (schema == OTHER, schema == "main")  # None is that of the audit
+
+
+@on("sqlite")
+@pytest.mark.parametrize("audited", [None, OTHER])
+@pytest.mark.parametrize("kind", ["blocks of keys", "counted ids"])
+def test_counters_of_the_audited_schema(engine: Engine, tmp_path: Path, audited: str | None, kind: str) -> None:
+    """Models without a schema are compared with the counter in the schema that is audited."""
+    attach(engine, tmp_path / "other.db")
+    engine.dispose()
+    step = CoprimeStep(BASE36, 6)
+    orders = BlockAllocator(engine, "order")
+    Model = ticket_of(block_key(orders)) if kind == "blocks of keys" else order_of(CoprimeKey("order", step=step))
+    name = Model.__tablename__
+    ids = "" if kind == "blocks of keys" else f", public_id varchar(6) NOT NULL UNIQUE DEFAULT '{step.key(3)}'"
+    with engine.begin() as connection:
+        for schema in ("main", OTHER):
+            connection.exec_driver_sql(f"CREATE TABLE {schema}.{name} (id integer PRIMARY KEY, what integer{ids})")
+            connection.exec_driver_sql(f"INSERT INTO {schema}.{name} (id) VALUES (3)")
+    for schema, following in ((None, 4), (OTHER, 2)):
+        counter = BlockAllocator(engine, "order", schema=schema, create=True)
+        counter.take(1)
+        with engine.begin() as connection:
+            connection.execute(update(counter.table).values(next=following))
+
+    findings = audit.run(engine, tables=[name], schema=audited, models=Model.metadata).findings
+
+    behind = [(each.table, each.facts["upcoming"], each.facts["value"]) for each in findings]
+    assert behind == ([] if audited is None else [(f"{OTHER}.{name}", 2, 3)])
 
 
 def test_a_counter_in_another_database(engine: Engine, create: Callable[[MetaData], None], tmp_path: Any) -> None:
@@ -459,3 +548,18 @@ def test_a_schema_for_each_tenant(engine: Engine) -> None:
     assert "expected evt_ and" in found[0].message
     with engine.begin() as connection:
         connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
+
+
+@on("sqlite")
+def test_clusters_replace_those_of_models(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """The cluster that is passed for a table replaces the one that its model has."""
+    metadata, Depot, _ = models(cluster=10)
+    create(metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(Depot.__table__), {"id": ClusterKey.of(20, 1)})
+
+    def outside(**options: Any) -> bool:
+        report = audit.run(engine, tables=["depot"], models=metadata, **options)
+        return bool({"keys-outside", "key-counter-outside"} & {each.problem for each in report.findings})
+
+    assert (outside(), outside(clusters={"depot": 20}), outside(clusters={"depot_parcel": 20})) == (True, False, True)

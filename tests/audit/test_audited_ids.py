@@ -11,13 +11,14 @@ from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Uui
 from sqlalchemy.orm import DeclarativeBase, Mapped
 from support.applied_remedies import mend, paste
 from support.invoices import NAME, NewInvoices, raise_counter
-from support.marks import on
+from support.marks import SERVERS, on
 
 from sqlalchemy_public_id import (
     NanoId,
     ObjectId,
     PublicIdType,
     Snowflake,
+    Ulid,
     Uuid4,
     Uuid7,
     audit,
@@ -136,6 +137,36 @@ def test_numbers(engine: Engine, new_invoices: NewInvoices, format: BitsFormat) 
     assert examples == ([[format.from_int(wrong)]] if isinstance(format, Uuid7) else [])
 
 
+@pytest.mark.parametrize(
+    ("database", "format", "value", "shown"),
+    [
+        *((database, Snowflake(machine_id=1), "-5", "-5") for database in ("sqlite", *SERVERS)),
+        ("sqlite", Snowflake(machine_id=1), "1.5", "1.5"),
+        ("sqlite", Snowflake(machine_id=1), "x'00'", "00"),
+        ("sqlite", Snowflake(machine_id=1), "'five'", "five"),
+        ("sqlite", Ulid(), "1234567890123456", "1234567890123456"),
+        ("sqlite", Ulid(), "0.5", "0.5"),
+        ("sqlite", Ulid(), "x'00'", "00"),
+        ("sqlite", Ulid(), "x''", ""),
+        ("sqlite", Ulid(), "'abcdefghijklmnop'", "abcdefghijklmnop"),
+        ("postgresql", ObjectId(), r"'\x00'", "00"),
+    ],
+    indirect=["database"],
+)
+def test_values_of_other_kinds(
+    engine: Engine, new_invoices: NewInvoices, format: BitsFormat, value: str, shown: str
+) -> None:
+    """A value among stored numbers that is none of them, as of another kind or length, is malformed, and shown."""
+    new_invoices(rows=format.generate_many(5), type=PublicIdType(format))
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE {NAME} SET public_id = {value} WHERE id = 1")
+
+    finding = found(engine, formats={NAME: format})["malformed-ids"]
+
+    assert finding.facts["examples"] == [shown]
+    assert finding.facts["malformed"] == 1
+
+
 def test_numbers_of_an_unknown_format(engine: Engine, new_invoices: NewInvoices) -> None:
     """Without a known format, no number is malformed, and the remedies keep the type of the column."""
     new_invoices(rows=[10**at for at in range(1, 6)], type=BigInteger(), nullable=True)
@@ -159,8 +190,9 @@ def test_remedy_for_numbers(engine: Engine, new_invoices: NewInvoices) -> None:
 
 
 @on("sqlite")
-def test_proposed_format(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """The format that is proposed for UUIDs stored as text accepts them."""
+@pytest.mark.parametrize("older", [[], [Uuid4(prefix="doc")]], ids=repr)
+def test_proposed_format(engine: Engine, create: Callable[[MetaData], None], older: list[Uuid4]) -> None:
+    """The format that is proposed for UUIDs stored as text accepts them, and what the present one accepts."""
     stored = UUID("7d444840-9dc0-41d1-b245-5ffdce74fad2")
     id_column = Column("public_id", Uuid, unique=True, nullable=False)
     document = Table(NAME, MetaData(), Column("id", Integer, primary_key=True), id_column)
@@ -168,15 +200,15 @@ def test_proposed_format(engine: Engine, create: Callable[[MetaData], None]) -> 
     with engine.begin() as connection:
         connection.execute(insert(document).values(public_id=stored))
 
-    findings = found(engine, formats={NAME: Uuid4(encoding="hyphenated")})
+    findings = found(engine, formats={NAME: Uuid4(encoding="hyphenated").accepting(*older)})
 
     assert "column-type" in findings  # the column has text, but the format stores numbers
     proposed = str(findings["malformed-ids"].remedy).removeprefix("__public_id__ = ")
-    assert parse(proposed).is_valid(stored.hex)
+    assert all(parse(proposed).is_valid(each) for each in (stored.hex, str(stored), *(one.generate() for one in older)))
 
 
 def test_every_column_of_the_models(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """With models, each column of public ids that they declare is audited, whatever its name, and the key once."""
+    """With models, each column of ids that they declare is audited, whatever its name; formats= is for the first."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -200,7 +232,12 @@ def test_every_column_of_the_models(engine: Engine, create: Callable[[MetaData],
         ("letter", "code", True),
         ("letter", "share", True),
     ]
+    assert report.as_dict()["counts"]["tables"] == 1
     assert malformed(report) == ["code", "share"]
     assert malformed(audit.run(engine, models=Base.metadata, column="share")) == ["share"]
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE letter SET share = 'shr_aaaaaaaaaaaa'"))
+    of_code = {"letter": NanoId(length=8)}
+    assert malformed(audit.run(engine, tables=["letter"], models=Base.metadata, formats=of_code)) == ["code"]
     [other] = audit.run(engine, tables=["letter"]).tables
     assert (other.column, other.has_column) == ("public_id", False)

@@ -28,6 +28,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"formats": {"invoces": NanoId()}}, "there is no table 'invoces'"),
     ({"schema": "typo"}, "there is no schema 'typo'; there are: main"),
     ({"sample": 0}, "sample is 0, expected 1 or more"),
+    ({"schema": 5}, "schema is 5, expected a name"),
     ({"column": NanoId()}, r"column is NanoId\(\)"),
     ({"formats": {NAME: "NanoId()"}}, r"NanoId\(\)"),
 ]
@@ -133,7 +134,11 @@ def test_invalid_index(other_schema: tuple[Connection, str]) -> None:
         paste(own.engine, findings["index-invalid"].remedy)
 
         left = {one.problem for one in audit.run(own, schema=schema).findings}
+        own.exec_driver_sql(f"CREATE UNIQUE INDEX other ON {schema}.{NAME} (public_id)")
+        own.exec_driver_sql(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{schema}.other'::regclass")
+        [beside] = [one for one in audit.run(own, schema=schema).findings if one.problem == "index-invalid"]
 
+    assert (beside.facts, beside.remedy, beside.message[-9:]) == ({"index": "other"}, None, "; drop it")
     assert findings["index-invalid"].facts["index"] == "half"
     assert not {"index-invalid", "unique-missing"} & left
 
@@ -184,6 +189,8 @@ def test_tables_that_cannot_be_read(reader: Connection) -> None:
     assert report.without_column == []
     tables = {table.name: table for table in report.tables}
     assert (tables[NAME].readable, tables[NAME].sampled, tables["hidden"].readable) == (True, 3, False)
+    [other] = audit.run(reader, tables=["hidden"], column="code").tables
+    assert (other.column, other.readable) == ("code", False)
     if reader.dialect.name == "sqlite":
         result = run("audit", reader.engine.url)
         assert result.exit_code == 1
@@ -253,6 +260,31 @@ def test_table_that_is_dropped_meanwhile(
     assert (finding.table, finding.problem) == ("gone", "table-unreadable")
     assert "it is gone" in finding.message
     assert [table.sampled for table in report.tables] == [0, 3]
+
+
+@on("sqlite")
+@pytest.mark.parametrize(("table", "severity"), [(NAME, "warning"), ("plain", "info")])
+def test_severity_of_a_table_that_cannot_be_read(
+    engine: Engine, new_invoices: NewInvoices, table: str, severity: str
+) -> None:
+    """A table whose pages are damaged is a warning if it has public ids, and otherwise a remark."""
+    new_invoices()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE plain (id integer PRIMARY KEY)")
+        connection.exec_driver_sql("PRAGMA writable_schema = ON")
+        # the pages of an index have no rows
+        index = f"SELECT rootpage FROM sqlite_master WHERE name = 'uq_{NAME}_public_id'"
+        connection.exec_driver_sql(f"UPDATE sqlite_master SET rootpage = ({index}) WHERE name = '{table}'")
+    engine.dispose()
+
+    report = audit.run(engine, tables=[table])
+    [finding] = report.findings
+
+    assert (report.without_column, report.without_default) == ([], [])
+    assert (finding.problem, finding.severity, finding.table) == ("table-unreadable", severity, table)
+    assert "malformed" in finding.facts["error"]
+    words = f"  {severity:<7}  table-unreadable  {finding.message}"
+    assert run("audit", engine.url, "--table", table).stdout.splitlines() == [table, words]
 
 
 @on("sqlite")

@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 
 import click
 import pytest
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func
+from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, make_url
 from sqlalchemy import select as sql_select
 from sqlalchemy.orm import declarative_base
 from support.command import run
@@ -26,7 +26,18 @@ from support.every_format import one_of_each
 from support.invoices import NAME, NewInvoices
 from support.marks import on
 
-from sqlalchemy_public_id import Format, JetifyTypeId, NanoId, ObjectId, Snowflake, Ulid, Uuid4, Uuid7
+from sqlalchemy_public_id import (
+    ConfigurationError,
+    Format,
+    JetifyTypeId,
+    NanoId,
+    ObjectId,
+    Snowflake,
+    Ulid,
+    Uuid4,
+    Uuid7,
+)
+from sqlalchemy_public_id.cli._console import problem_of
 from sqlalchemy_public_id.cli.commands import public_id
 from sqlalchemy_public_id.formats.guess import guesses
 from sqlalchemy_public_id.migrations import Consent, Pace, PublicIdColumn, Timeouts
@@ -79,6 +90,11 @@ def test_new(arguments: list[Any], format: Format, count: int) -> None:
         (["inspect", "abc", "--models", "json:Base"], ["the module 'json' has no 'Base'"]),
         (["inspect", "abc", "--models", "json:JSONDecoder"], ["is not a declarative base"]),
         (["inspect", "abc", "--url", "sqlite://"], ["--url needs --models"]),
+        (
+            ["plan", "sqlite:///a.db", "sqlite:///b.db", "invoice"],
+            ["there are two database URLs; run the command once"],
+        ),
+        (["new", "Snowflake(1, epoch=4102444800000)"], ["public-id: the clock of this machine is ", "earlier epoch\n"]),
     ],
 )
 def test_arguments_that_cannot_be_used(arguments: list[str], expected: list[str]) -> None:
@@ -131,8 +147,24 @@ def test_inspect_another_spelling() -> None:
     assert run("inspect", "CUS_BCDFGH", "--format", wrong).exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("format", "prefix"),
+    [("Uuid7(prefix='inv')", "inv"), ("Uuid7(prefix='inv').accepting(Uuid7())", None), ("Uuid7()", None)],
+)
+def test_inspect_a_prefix(format: str, prefix: str | None) -> None:
+    """The prefix of the format is shown if the id has it, and not if only its canonical spelling has it."""
+    text = Uuid7(prefix=prefix).generate()
+
+    shown = run("inspect", text, "--format", format)
+
+    assert shown.exit_code == 0
+    assert re.findall(r"^prefix +(\S+)$", shown.stdout, re.MULTILINE) == ([prefix] if prefix else [])
+    length = r"29 \(25 without the prefix\)" if prefix else "25"
+    assert re.search(rf"^length +{length}$", shown.stdout, re.MULTILINE)
+
+
 def test_inspect_many() -> None:
-    """Malformed ids from the standard input are shown with their lines, and the exit status is 1."""
+    """Malformed ids from the standard input, also with blanks, are shown with their lines; the exit status is 1."""
     good, other = "cus_izkpm55j334u", "cus_izkpm55j334ü"
     result = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\nbad\r\n\n{other}\n{good}")
 
@@ -143,6 +175,8 @@ def test_inspect_many() -> None:
     well_formed = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f"{good}\n" * 3)
     assert (well_formed.exit_code, well_formed.stdout) == (0, "")
     assert run("inspect", "-", "--format", "NanoId(prefix='cus')", given=b"\xff\xfe\n").exit_code == 1
+    blanks = run("inspect", "-", "--format", "NanoId(prefix='cus')", given=f" {good}\n{good} \n")
+    assert [line.partition(":")[0] for line in blanks.stdout.splitlines()] == ["1", "2"]
     facts = run("inspect", "-", given=f"{good}\nabc\n")
     assert re.findall(r"^id +(\S+)$", facts.stdout, re.MULTILINE) == [good, "abc"]
     assert (facts.exit_code, run("inspect", "-", given="").stdout) == (0, "")
@@ -186,6 +220,8 @@ def test_inspect_a_check_digit() -> None:
     text = NanoId(prefix="cus", check_digit=True).generate()
 
     assert "check digit  valid by ISO 7064 MOD 37,36" in run("inspect", text).stdout
+    assert "check digit  valid " in run("inspect", text, "--format", "NanoId(prefix='cus', check_digit=True)").stdout
+    assert "check digit" not in run("inspect", "cus_izkpm55j334u", "--format", "NanoId(prefix='cus')").stdout
 
 
 MODELS = """
@@ -223,6 +259,7 @@ def test_inspect_with_models(
 ) -> None:
     """With models, the matching model is named; with a database, whether a row has the id. The key is not shown."""
     (tmp_path / "depot_models.py").write_text(MODELS)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])  # as a script finds it
     monkeypatch.chdir(tmp_path)  # modules in this folder are found, as by "python -m"
     monkeypatch.delitem(sys.modules, "depot_models", raising=False)
     with sqlite3.connect("depot.db") as connection:
@@ -287,6 +324,16 @@ def test_budget(format: str, line: str) -> None:
     assert ("years" in result.stdout) == ("Ulid" not in format)
 
 
+@pytest.mark.parametrize(("options", "rate"), [([], 1_000), (["--per-hour", "50"], 50), (["--per-hour", "0.5"], 0.5)])
+def test_budget_in_years(options: list[str], rate: float) -> None:
+    """The last column is the time until so many ids are issued, at the given rate."""
+    lines = run("budget", "--ids", 10**9, *options).stdout.splitlines()
+
+    assert lines[1].endswith(f"years at {rate:,g} an hour")
+    (years,) = [line.split()[-1] for line in lines if line.startswith("1,000,000,000 ")]
+    assert years == f"{10**9 / rate / (24 * 365.25):,.1f}"
+
+
 @pytest.mark.parametrize("names", [[], ["generic"], ["async"]])
 def test_template(names: list[str]) -> None:
     """The absolute path of the template is printed, and Alembic finds the files that it needs there."""
@@ -324,6 +371,7 @@ def test_audit_with_findings(engine: Engine, new_invoices: NewInvoices) -> None:
     ("format", "status", "words"),
     [
         (f"{NAME}=NanoId()", 0, "nothing is wrong"),
+        (f" {NAME} = NanoId() ", 0, "nothing is wrong"),
         (f"{NAME}=NanoId(length=8)", 1, "malformed-ids"),
         ("NanoId()", 2, "names no table; write TABLE=FORMAT"),
     ],
@@ -338,15 +386,15 @@ def test_audit_with_a_format(engine: Engine, new_invoices: NewInvoices, format: 
     assert words in (result.stderr if status == 2 else result.stdout)
 
 
-@on("postgresql", "mysql", "mariadb")
 def test_audit_shows_a_remedy_once(engine: Engine, new_invoices: NewInvoices) -> None:
-    """Statements that fix several problems are shown once, below the last of these problems."""
+    """A remedy that fixes several problems is shown once, below the last of these problems."""
     new_invoices(rows=[], nullable=True, index=False)
+    remedy = "public-id contract " if engine.name == "sqlite" else "-- build the unique index"
 
     shown = run("audit", url(engine), "--table", NAME).stdout
 
-    assert shown.index("unique-missing") < shown.index("nullable") < shown.index("-- build the unique index")
-    assert shown.count("-- build the unique index") == 1
+    assert shown.index("unique-missing") < shown.index("nullable") < shown.index(remedy)
+    assert shown.count(remedy) == 1
 
 
 def test_audit_counts_tables(engine: Engine, new_invoices: NewInvoices, create: Callable[[MetaData], None]) -> None:
@@ -368,11 +416,48 @@ def test_audit_counts_tables(engine: Engine, new_invoices: NewInvoices, create: 
         f"  info     default-missing   the database generates no ids in 1 table: {effect}; --defaults lists them",
     ]
     assert result.stderr == "public_id in 1 of 3 tables: nothing is wrong\n"
-    assert listed.stdout.splitlines()[:2] == [
+    assert listed.stdout.splitlines() == [
         f"{NAME}: no ids",
         f"  info     default-missing   the database generates no ids: {effect}",
+        "2 tables without public_id",
     ]
     assert listed.stdout.count("default-missing") == 1
+
+
+PARCELS = """
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy_public_id import NanoId, PublicIdMixin, public_id_column
+
+class Base(DeclarativeBase): ...
+
+class Parcel(PublicIdMixin, Base):
+    __tablename__ = "cli_parcel"
+    __public_id__ = NanoId(prefix="clip")
+    label = public_id_column(NanoId(prefix="clil"))
+"""
+
+
+def test_audit_of_two_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each column of ids has a line; what is wrong with the key is below the first one, and the table counts once."""
+    (tmp_path / "parcel_models.py").write_text(PARCELS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "parcel_models", raising=False)
+    with sqlite3.connect("parcels.db") as connection:
+        ids = "public_id varchar(17) NOT NULL UNIQUE, label varchar(17) NOT NULL UNIQUE"
+        connection.execute(f"CREATE TABLE cli_parcel (id INTEGER PRIMARY KEY, {ids})")
+        connection.execute("INSERT INTO cli_parcel VALUES (5, 'clip_izkpm55j334u', 'clil_izkpm55j334u')")
+
+    result = run("audit", "sqlite:///parcels.db", "--models", "parcel_models:Base", "--cluster", "cli_parcel=6-9")
+
+    lines = [" ".join(line.split()[:3]) for line in result.stdout.splitlines()]
+    assert lines == [
+        "cli_parcel.public_id: 1 id",
+        "warning keys-outside there",
+        "cli_parcel.label: 1 id",
+        "info default-missing the",
+    ]
+    assert " generates no ids in 1 table: " in result.stdout
+    assert result.stderr == "public ids in 1 of 1 table: 1 warning\n"
 
 
 @on("sqlite")
@@ -422,6 +507,36 @@ def test_databases_that_cannot_be_used(text: str, expected: str) -> None:
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert expected in result.stderr
     assert SECRET not in result.stderr
+
+
+def test_secrets_in_an_error_of_the_library() -> None:
+    """An error of this library that repeats a part of the URL is shown without the passwords in it."""
+    url = make_url(f"postgresql://user:{SECRET}@host/x?sslpassword=other-{SECRET}")
+
+    problem = problem_of(ConfigurationError(f"cannot use {SECRET}, nor other-{SECRET}; pass allow_lock=True"), url)
+
+    assert problem.message == "cannot use ***, nor other-***; pass --allow-lock"
+
+
+@on("sqlite")
+def test_file_as_a_uri(engine: Engine, new_invoices: NewInvoices) -> None:
+    """A file of SQLite may be a URI, such as one that opens it for reading only."""
+    new_invoices()
+
+    assert run("audit", f"sqlite:///file:{engine.url.database}?mode=ro&uri=true").exit_code == 0
+
+
+@pytest.mark.parametrize(("table", "status"), [(NAME, 0), ("nothing", 2)])
+def test_connections_are_closed(
+    engine: Engine, new_invoices: NewInvoices, listen: Any, table: str, status: int
+) -> None:
+    """A command closes its connections, also after an error."""
+    new_invoices()
+    disposed: list[Engine] = []
+    listen(Engine, "engine_disposed", disposed.append)
+
+    assert run("audit", url(engine), "--table", table).exit_code == status
+    assert [each.url for each in disposed] == [engine.url]
 
 
 # --- backfill
@@ -489,6 +604,17 @@ def test_options_of_an_operation() -> None:
         assert tuple(getattr(shown[name].type, "choices", ())) == choices_of(described[name].type)
     for name, default in {**defaults_of(Consent), **defaults_of(Timeouts), **defaults_of(Pace)}.items():
         assert name == "wait_while" or shown[name].default == default
+
+
+@on("sqlite")
+@pytest.mark.parametrize(("share", "status"), [("0", 0), ("0.5", 0), ("-1", 2)])
+def test_pause(engine: Engine, new_invoices: NewInvoices, share: str, status: int) -> None:
+    """``--pause`` is a share of a batch's duration, from 0 for none."""
+    new_invoices(rows=[None], nullable=True)
+
+    command = ("backfill", url(engine), NAME, "--format", "NanoId()", "--pause", share)
+    assert run(*command).exit_code == status
+    assert "--pause SHARE" in run("backfill", "--help").stdout
 
 
 @pytest.mark.parametrize("command", sorted(public_id.commands))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import threading
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import OperationalError
 from support.command import run
 from support.connections import count_waiting, monitor, number_of
 from support.marks import on
@@ -179,6 +182,74 @@ def test_pause_file(people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.stderr.startswith(f"waiting: the file {pause} exists\ncontinuing\nperson: ")
     assert result.stderr.count("waiting") == 1
     assert None not in people.ids()
+
+
+@on("sqlite")
+def test_two_reasons_to_wait(people: People, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backfill that waits for a replica and for a file says both, and continues when neither is in the way."""
+    people.run("expand_public_id")
+    pause = tmp_path / "pause"
+    pause.touch()
+    lags = [20.0, 20.0, 2.0]
+    monkeypatch.setattr(MaxLag, "lag", lambda *_: lags.pop(0) if len(lags) > 1 else lags[0])
+    rests: list[float] = []
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 4:
+            pause.unlink()
+
+    monkeypatch.setattr(time, "sleep", rest)
+    result = run("backfill", "person", "--replica", url, "--pause-file", pause)
+
+    assert result.exit_code == DONE
+    assert result.stderr.splitlines()[:2] == [
+        "waiting: the replica is 20.0 s behind",
+        f"waiting: the file {pause} exists",
+    ]
+    assert len(rests) >= 4
+    assert None not in people.ids()
+
+
+@on("sqlite")
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_error_of_a_connection(people: People, monkeypatch: pytest.MonkeyPatch, is_lost: bool) -> None:
+    """After an error, the command says that it can be repeated if the connection was lost."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OperationalError("UPDATE", {}, Exception("broken pipe"), connection_invalidated=is_lost)
+
+    monkeypatch.setattr("sqlalchemy_public_id.cli.operations.run_backfill", fail)
+    result = run("backfill", "person", "--format", "NanoId")
+
+    again = "; run the same command again to continue" if is_lost else ""
+    assert result.exit_code == UNUSABLE
+    assert result.stderr.endswith(f": broken pipe{again}\n")
+
+
+@on("sqlite")
+def test_backfill_beside_a_trigger(people: People) -> None:
+    """A backfill of a table with a trigger for UPDATE needs the consent that its option gives."""
+    people.run("expand_public_id")
+    people.execute("CREATE TRIGGER person_changed AFTER UPDATE ON person BEGIN SELECT 1; END")
+
+    refused = run("backfill", "person")
+    done = run("backfill", "person", "--update-triggers", "fire")
+
+    assert (refused.exit_code, done.exit_code) == (REFUSED, DONE)
+    assert "pass --update-triggers fire" in refused.stderr
+    assert None not in people.ids()
+
+
+@on("sqlite")
+def test_plan_with_consent(people: People) -> None:
+    """A plan takes the consent of the migration, as the migration itself does, and has no obstacle then."""
+    people.execute("ALTER TABLE person ADD public_id varchar(12)")
+    people.execute("UPDATE person SET public_id = 'izkpm55j334u' WHERE id < 3")
+
+    for options, status in (((), REFUSED), (("--on-duplicate", "replace"), DONE)):
+        assert run("plan", "person", *options).exit_code == status
+        assert run("add", "person", *options, "--dry-run").exit_code == status
 
 
 @on("sqlite")
@@ -355,6 +426,18 @@ def test_error_of_one_table(many: dict[str, People], jobs: int) -> None:
     assert _is_complete(many["many_2"])
 
 
+@on("sqlite")
+def test_backfill_of_a_wider_column(many: dict[str, People]) -> None:
+    """A column that is wider than its ids is filled if models describe it, which tell the format."""
+    many["many_0"].execute("ALTER TABLE many_0 ADD public_id varchar(40)")
+    many["other"].execute("ALTER TABLE other ADD public_id varchar(40)")
+
+    assert run("backfill", "many_0", *OF_MODELS[1:]).exit_code == DONE
+    assert all(map(many["many_0"].format.is_valid, many["many_0"].ids()))
+    assert run("backfill", "other").exit_code == UNUSABLE
+    assert run("backfill", "other", "--format", "NanoId").exit_code == DONE
+
+
 def test_all_needs_models(many: dict[str, People]) -> None:
     """No command changes a table that is not named: ``--all`` needs models, which describe the columns."""
     without = run("expand", "--all")
@@ -396,7 +479,12 @@ def test_plan_of_a_schema(many: dict[str, People]) -> None:
     assert lines["many_4.public_id"].endswith(" wrong-index")
     assert "many_4.public_id: " in result.stdout
     assert "tables, " in result.stderr
+    assert result.stderr.startswith(f"{len(lines)} tables, {len(lines) - 1} without obstacles, about ")
     assert "other.public_id" not in run("plan", *OF_MODELS).stdout
+    plan = json.loads(run("plan", "many_3", "--json").stdout)
+    assert [*dict.fromkeys(step["phase"] for step in plan["steps"])] == ["expand", "backfill", "contract"]
+    locks = [step["lock"].startswith("all others wait for milliseconds") for step in plan["steps"]]
+    assert re.search(rf" {sum(locks)}   nothing$", lines["many_3.public_id"])
     if many["other"].engine.name == "sqlite":
         assert "many" not in run("plan", "--all", "--schema", "temp").stdout
 
@@ -409,6 +497,21 @@ def test_plan_of_a_table_that_cannot_be_read(many: dict[str, People]) -> None:
     assert result.exit_code == REFUSED
     assert "gone.public_id: there is no table 'gone'" in result.stdout
     assert result.stdout.count(" nothing\n") == 2
+
+
+@on("sqlite")
+def test_plan_on_a_lost_connection(many: dict[str, People], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is lost ends the plan with an error: no table counts as one that cannot be read."""
+
+    def lose(connection: Connection, *_: object) -> None:
+        connection.invalidate()
+        raise OperationalError("SELECT 1", {}, Exception("server closed the connection"))
+
+    monkeypatch.setattr("sqlalchemy_public_id.cli.plan.examine", lose)
+    result = run("plan", "many_0", "many_1")
+
+    assert (result.exit_code, result.stdout) == (UNUSABLE, "")
+    assert result.stderr.endswith(": server closed the connection\n")
 
 
 @on(*SERVERS)

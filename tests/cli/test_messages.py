@@ -55,7 +55,7 @@ def test_options_as_they_are_typed(said: str, typed: str) -> None:
 
 
 @pytest.mark.backend
-@on("postgresql", "mysql")
+@on("sqlite", "postgresql", "mysql")
 def test_remedies(person: People) -> None:
     """The plan, a refusal, the report of a dry run and the audit name options of the command, which accepts them."""
     person.execute("ALTER TABLE person ADD public_id varchar(12)")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine, String, text
@@ -56,7 +57,10 @@ def has_unique_index(engine: Engine, table: str) -> bool:
 
 def is_building(engine: Engine) -> bool:
     """Return True if a connection executes CREATE INDEX."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'CREATE UNIQUE INDEX%'"
+    query = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE state = 'active' AND query LIKE 'CREATE UNIQUE INDEX%' AND datname = current_database()"
+    )
     with engine.connect() as connection:
         return bool(connection.scalar(text(query)))
 
@@ -92,7 +96,7 @@ def test_interrupted_wait(engine: Engine, jobs: int) -> None:
     """While statements wait for locks, Ctrl-C stops at once, and none of them waits any longer."""
 
     def waiting() -> int:
-        states = [each.State for each in processes(watched) if each.db == engine.url.database]
+        states = [each.State for each in processes(watched)]
         return states.count("Waiting for table metadata lock")
 
     with (
@@ -288,3 +292,20 @@ def test_long_defaults(engine: Engine) -> None:
     assert "are cut here" in str(report)
     expression = plan_for(table.target, engine.dialect).defaults.expression(NanoId())
     assert any(expression in sql for step in report.as_dict()["steps"] for sql in step["statements"])
+
+
+@on("sqlite")
+@pytest.mark.parametrize(
+    ("lines", "is_cut"), [((1, 240), False), ((1, 241), True), ((9, 100), False), ((3, 240), False), ((3, 241), True)]
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_statements_of_several_lines(engine: Engine, lines: tuple[int, int], end: str, is_cut: bool) -> None:
+    """The text of a plan says that lines are cut if, and only if, one of them is."""
+    count, length = lines
+    with people(engine, 3) as table, engine.connect() as connection:
+        report = examine(connection, plan_for(table.target, connection.dialect), ["expand"])
+    statement = end.join("x" * length for _ in range(count))
+    text = str(replace(report, steps=(replace(report.steps[0], statements=(statement,)),)))
+
+    assert (text.count("x" * length) == count) != is_cut
+    assert ("are cut here" in text) == is_cut

@@ -28,6 +28,12 @@ class Crate(PublicIdMixin, Base):
     __public_id__ = NanoId(prefix="speccrate")
     label = public_id_column(Uuid7(prefix="speclabel"), name="label_id")
 
+class Fässer(PublicIdMixin, Base):
+    __tablename__ = "fass"
+    __table_args__ = {"schema": "depot"}
+    __public_id__ = NanoId(prefix="specfass")
+    zweite = public_id_column(NanoId(prefix="speczwei"), name="second_id")
+
 class LargeCrate(Crate):
     __tablename__ = "large_crate"
     id = mapped_column(ForeignKey("crate.id"), primary_key=True)
@@ -54,10 +60,15 @@ def test_models(models: str) -> None:
     assert [(each["model"], each["attribute"], each["table"], each["column"]) for each in printed["public_ids"]] == [
         ("Crate", "label", "crate", "label_id"),
         ("Crate", "public_id", "crate", "public_id"),
+        ("Fässer", "public_id", "depot.fass", "public_id"),
+        ("Fässer", "zweite", "depot.fass", "second_id"),
     ]
+    assert '"model": "Fässer"' in result.stdout
     assert [each["ids"] for each in printed["public_ids"]] == [
         Uuid7(prefix="speclabel").spec(),
         NanoId(prefix="speccrate").spec(),
+        NanoId(prefix="specfass").spec(),
+        NanoId(prefix="speczwei").spec(),
     ]
 
 

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from sqlalchemy_public_id.dialects import Outcome, Traits
+from sqlalchemy_public_id.dialects import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
-from sqlalchemy_public_id.dialects.postgresql import CockroachDB, PostgreSQL
+from sqlalchemy_public_id.dialects.postgresql import CockroachDB, OtherPostgreSQL, PostgreSQL
 from sqlalchemy_public_id.dialects.sqlite import SQLite
 from sqlalchemy_public_id.guard import is_retryable
 from sqlalchemy_public_id.migrations.steps import can_be_retried
@@ -217,6 +217,76 @@ def test_index_of_mysql(make: Any) -> None:
 
     assert violation is not None
     assert violation.constraint == "user.uq_user_public_id"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("UNIQUE constraint failed: user.public_id", Violation(columns="user.public_id")),
+        ("UNIQUE constraint failed: a.b, a.c", Violation(columns="a.b, a.c")),
+        ("UNIQUE constraint failed: index 'uq_lower'", Violation(constraint="uq_lower")),
+        ("UNIQUE constraint failed: index 'it's one'", Violation(constraint="it's one")),
+        ("NOT NULL constraint failed: user.public_id", None),
+    ],
+)
+def test_violation_of_sqlite(message: str, expected: Violation | None) -> None:
+    """The columns are read from the message, or the name of an index on an expression, whatever its letters."""
+    assert SQLite().violation(Exception(message)) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Duplicate entry 'a' for key 'user.it's one'", "user.it's one"),
+        ("Duplicate entry 'a for key 'b'' for key 'uq'", "uq"),
+        ("Duplicate entry 'a\nb' for key 'u\nq'", "u\nq"),
+        ("Duplicate entry", None),
+    ],
+)
+def test_strange_names_of_mysql(message: str, expected: str | None) -> None:
+    """The name of an index is the last one in the message, whatever letters it and the refused value have."""
+    assert MySQL().violation(of_mysql(1062, message)) == Violation(constraint=expected)
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        *((name, True) for name in ("READ COMMITTED", "READ_COMMITTED", "read_committed", "read_uncommitted", 1, 4)),
+        *((name, False) for name in ("REPEATABLE READ", "REPEATABLE_READ", "repeatable_read", "serializable", 2, 3)),
+    ],
+)
+@pytest.mark.parametrize("of", ["the connection", "its driver", "the server"])
+def test_isolation_of_postgresql(level: Any, expected: bool, of: str) -> None:
+    """Whether others' commits are seen depends on the isolation level, whose name each driver spells in its way."""
+    driver = SimpleNamespace(isolation_level=level if of == "its driver" else None)
+    connection = SimpleNamespace(driver_connection=driver, isolation_level=level if of == "the connection" else None)
+    other = "REPEATABLE READ" if expected else "READ COMMITTED"
+    dialect: Any = SimpleNamespace(default_isolation_level=level if of == "the server" else other)
+
+    assert PostgreSQL().sees_commits(connection, dialect) is expected
+    assert OtherPostgreSQL().sees_commits(connection, dialect) is False
+
+
+@pytest.mark.parametrize(
+    ("level", "autocommit", "begun", "expected"),
+    [
+        (None, -1, False, True),
+        (None, -1, True, False),
+        ("", True, False, True),
+        ("", True, True, False),
+        ("", False, False, False),
+        ("DEFERRED", -1, False, False),
+        ("", None, False, False),
+    ],
+)
+def test_autocommit_of_sqlite(level: str | None, autocommit: Any, begun: bool, expected: bool) -> None:
+    """SQLite's driver commits each statement by either of two settings, unless the program has begun a transaction."""
+    driver = SimpleNamespace(isolation_level=level, in_transaction=begun)
+    if autocommit is not None:  # which Python has since 3.12
+        driver.autocommit = autocommit
+
+    assert SQLite().in_autocommit(driver) is expected
+    assert SQLite().in_autocommit(SimpleNamespace(driver_connection=driver)) is expected  # of aiosqlite
 
 
 def test_another_error_is_no_violation() -> None:

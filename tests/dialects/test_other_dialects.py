@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import BigInteger, Engine, ForeignKey, MetaData, String, cast, inspect, literal
+from sqlalchemy import BigInteger, Engine, ForeignKey, MetaData, String, cast, create_engine, inspect, literal
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateTable
 from support.rows import agree
 from support.ways import flush
 
 from sqlalchemy_public_id import NanoId, PublicIdMixin, Uuid7, testing
-from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects import Traits, quoting, traits_for
+from sqlalchemy_public_id.dialects._base import Oracle, SQLServer
+from sqlalchemy_public_id.dialects.mysql import MySQL
+from sqlalchemy_public_id.dialects.postgresql import PostgreSQL
+from sqlalchemy_public_id.dialects.sqlite import SQLite
 
 pytestmark = pytest.mark.backend
 
@@ -102,6 +110,122 @@ def test_types_of_a_child_that_differs(name: str) -> None:
     assert "public_id UUID NOT NULL" in ddl(Invoice, child)
     assert "COLLATE" not in ddl(Letter, child)
     assert not traits_for(child).retries
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (MySQLDialect_pymysql(), {(8, 0, 13): "UNION", (8, 0, 14): "LATERAL", (9, 1): "LATERAL", None: "UNION"}),
+        (MariaDBDialect(), {(11, 4, 2): "UNION", (12, 1): "UNION"}),
+        (SQLiteDialect_pysqlite(), {(3, 45): "CORRELATED"}),
+        (PGDialect_psycopg(), {(13, 0): "LATERAL"}),
+        (OtherPostgreSQL(), {(13, 0): "UNION"}),
+        (NAMESAKE(), {None: "UNION"}),
+    ],
+    ids=["MySQL", "MariaDB", "SQLite", "PostgreSQL", "other", "unknown"],
+)
+def test_limits_per_row(dialect: Any, expected: dict[Any, str]) -> None:
+    """The form of a limit for each row is one that this version of the database knows; every one knows UNION ALL."""
+    found = {}
+    for version in expected:
+        dialect.server_version_info = version
+        found[version] = traits_for(dialect).limit_per_row(dialect).name
+
+    assert found == expected
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_error_before_a_table_is_created(is_lost: bool) -> None:
+    """A server that does not tell its collations is taken for a complete one, but a lost connection is an error."""
+
+    class Asked:
+        """A connection whose server refuses the question."""
+
+        dialect = MySQLDialect_pymysql()
+
+        def execute(self, statement: object) -> None:
+            raise OperationalError(str(statement), {}, Exception("gone"), connection_invalidated=is_lost)
+
+    asked: Any = Asked()
+    with pytest.raises(OperationalError) if is_lost else nullcontext():
+        traits_for(asked.dialect).before_create(asked)
+
+    assert "ascii_bin" in ddl(Letter, asked.dialect)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (PGDialect_psycopg(), r"E'it''s \\'"),
+        (child_of("cockroachdb", PGDialect_psycopg)(), r"E'it''s \\'"),
+        (MySQLDialect_pymysql(), r"'it''s \\'"),
+        (MariaDBDialect(), r"'it''s \\'"),
+        (SQLiteDialect_pysqlite(), r"'it''s \'"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_backslash_in_a_literal(dialect: Any, expected: str) -> None:
+    """A backslash is doubled where it is special, and on PostgreSQL it is so in any session."""
+    assert quoting.literal("it's \\", dialect) == expected
+    assert quoting.literal("it's", dialect) == "'it''s'"
+    if dialect.name == "mysql":
+        dialect._backslash_escapes = False  # as after NO_BACKSLASH_ESCAPES in sql_mode
+        assert quoting.literal("it's \\", dialect) == r"'it''s \'"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite://", True),
+        ("sqlite:///:memory:", True),
+        ("sqlite:///file:one?mode=memory&uri=true", True),
+        ("sqlite:///{folder}/a.db", False),
+        ("sqlite:///file:{folder}/a.db?uri=true", False),
+    ],
+)
+def test_databases_in_memory(url: str, expected: bool, tmp_path: Path) -> None:
+    """A database of SQLite without a file exists only for its connection, whatever its URL looks like."""
+    engine = create_engine(url.format(folder=tmp_path), poolclass=StaticPool)
+    with engine.connect() as connection:
+        assert traits_for(engine.dialect).is_in_memory(connection) is expected
+    engine.dispose()
+
+
+@pytest.mark.parametrize("level", ["", "IMMEDIATE"])
+def test_how_sqlite_begins(level: str, tmp_path: Path) -> None:
+    """A transaction begins as the driver would begin it: with the write lock, if the program wants that."""
+    options = {"isolation_level": level, "timeout": 0}
+    one, other = (create_engine(f"sqlite:///{tmp_path}/a.db", connect_args=options) for _ in range(2))
+    with one.connect() as first, other.connect() as second:
+        traits_for(one.dialect).begin(first.connection)
+        assert traits_for(one.dialect).in_transaction(first.connection.dbapi_connection)
+        with pytest.raises(OperationalError, match="locked") if level else nullcontext():
+            second.exec_driver_sql("BEGIN IMMEDIATE")
+    for engine in (one, other):
+        engine.dispose()
+
+
+LITERALS: list[tuple[Traits, str]] = [
+    (SQLServer(), "0x00ff"),
+    (Oracle(), "HEXTORAW('00ff')"),
+    (PostgreSQL(), r"'\x00ff'::bytea"),
+    (MySQL(), "X'00ff'"),
+    (SQLite(), "X'00ff'"),
+]
+
+
+@pytest.mark.parametrize(("traits", "written"), LITERALS, ids=[type(traits).__name__ for traits, _ in LITERALS])
+def test_bytes_in_a_literal(traits: Traits, written: str) -> None:
+    """Each database writes bytes in its way, and whole numbers as they are."""
+    assert traits.literal(b"\x00\xff") == written
+    assert traits.literal(5) == "5"
+
+
+@pytest.mark.parametrize("dialect", [PGDialect_psycopg(), MySQLDialect_pymysql(), SQLiteDialect_pysqlite()])
+@pytest.mark.parametrize("name", ["plain", "order", 'a"b', "a`b", "a%b", "a%%b", "Capital", '"', "`"])
+def test_names_there_and_back(dialect: Any, name: str) -> None:
+    """A name that SQLAlchemy has quoted is read as it was, with quotes and percent signs in it."""
+    assert quoting.unquoted(dialect.identifier_preparer.quote(name), dialect) == name
 
 
 def test_collisions(

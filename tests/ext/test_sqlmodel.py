@@ -4,12 +4,13 @@ import json
 from collections.abc import Callable
 from itertools import count
 from typing import Annotated, Any, ClassVar
+from uuid import UUID, uuid4
 
 import pytest
 from fastapi import FastAPI
 from pydantic import ConfigDict, ValidationError
 from pydantic import Field as PydanticField
-from sqlalchemy import Engine, MetaData, inspect
+from sqlalchemy import BigInteger, Column, Engine, MetaData, inspect
 from sqlalchemy.orm import Mapped, registry
 from sqlalchemy.types import NullType
 from sqlmodel import Field, Relationship, Session, SQLModel, select
@@ -29,10 +30,12 @@ from sqlalchemy_public_id import (
     public_ref,
     testing,
 )
+from sqlalchemy_public_id.errors import PublicIdWarning
 from sqlalchemy_public_id.ext.fastapi import lint_app
 from sqlalchemy_public_id.ext.pydantic import PublicId, PublicModel
 from sqlalchemy_public_id.ext.sqlmodel import PublicIdColumnSQLModel, PublicIdSQLModel
 from sqlalchemy_public_id.idempotency import insert_once
+from sqlalchemy_public_id.key_types import BigIntegerKey
 
 
 class Own(SQLModel, registry=registry()): ...
@@ -279,14 +282,72 @@ def test_two_formats_are_refused() -> None:
 
 
 def test_a_key_of_its_own_is_refused() -> None:
-    """The mixin that adds a key rejects a model that declares its own."""
+    """The base class that adds a key rejects a model that declares its own, and names the one without a key."""
 
     class Fresh(SQLModel, registry=registry()): ...
 
-    with pytest.raises(ConfigurationError, match="use PublicIdColumnMixin"):
+    with pytest.raises(ConfigurationError, match=r"PublicIdSQLModel adds another one; use PublicIdColumnSQLModel$"):
 
         class Box(PublicIdSQLModel, Fresh, table=True):
             code: str = Field(primary_key=True)
+
+
+OWN_KEYS: dict[str, tuple[Any, Any]] = {
+    "UUID": (UUID, lambda: Field(primary_key=True)),
+    "UUID, generated": (UUID, lambda: Field(default_factory=uuid4, primary_key=True)),
+    "integer": (int | None, lambda: Field(default=None, primary_key=True)),
+    "annotated": (Annotated[int, Field(primary_key=True)], lambda: None),
+    "column": (int, lambda: Field(sa_column=Column(BigInteger, primary_key=True))),
+    "text, not a key": (str, lambda: Field()),
+    "generated, not a key": (int, lambda: Field(default_factory=count().__next__)),
+}
+"""The type and the value of a field, which is a key, or which the key of the mixin cannot be."""
+
+
+def declared_with(place: str, mixin: Any, **members: Any) -> Any:
+    """Declare a table with *mixin* and the field *members*, which stands in *place*."""
+
+    class Fresh(SQLModel, registry=registry()): ...
+
+    def declare(name: str, *bases: Any, **options: Any) -> Any:
+        own = {"__module__": __name__, **({} if bases[1:] else members)}
+        return type(SQLModel)(name, bases, own, **options)
+
+    if place == "the model":
+        return type(SQLModel)("Box", (mixin, Fresh), {"__module__": __name__, **members}, table=True)
+    if place == "a base before":
+        return declare("Box", declare("Keyed", SQLModel), mixin, Fresh, table=True)
+    return declare("Box", declare("Keyed", mixin), Fresh, table=True)
+
+
+@pytest.mark.parametrize("place", ["the model", "a base before", "a base with the mixin"])
+@pytest.mark.parametrize("kind", OWN_KEYS)
+def test_a_key_of_the_name_that_the_mixin_gives(kind: str, place: str) -> None:
+    """A field ``id`` that the key of the mixin replaces is refused wherever it stands, or, if it is an integer key, a
+    warning says so; the class without a key keeps it."""
+    annotation, value = OWN_KEYS[kind]
+
+    def declared(mixin: Any) -> Any:
+        return declared_with(place, mixin, id=value(), __annotations__={"id": annotation})
+
+    said = r"has a key of its own, id, and PublicIdSQLModel adds another one.* use PublicIdColumnSQLModel to keep it"
+    if kind in ("integer", "annotated", "column"):
+        with pytest.warns(PublicIdWarning, match=said):
+            assert [type(key.type) for key in declared(PublicIdSQLModel).__table__.primary_key] == [BigIntegerKey]
+    else:
+        with pytest.raises(ConfigurationError, match=said):
+            declared(PublicIdSQLModel)
+    if "not a key" not in kind:
+        assert [type(key.type) for key in declared(PublicIdColumnSQLModel).__table__.primary_key] != [BigIntegerKey]
+
+
+@pytest.mark.parametrize("place", ["the model", "a base before", "a base with the mixin"])
+@pytest.mark.parametrize("value", [{}, {"id": None}, {"id": Field(default=None)}], ids=["none", "None", "field"])
+def test_an_annotation_of_the_key(value: dict[str, Any], place: str) -> None:
+    """A field ``id`` that says nothing but its type may stand beside the mixin, whose key the table gets."""
+    table = declared_with(place, PublicIdSQLModel, __annotations__={"id": int | None}, **value).__table__
+
+    assert [(key.name, type(key.type)) for key in table.primary_key] == [("id", BigIntegerKey)]
 
 
 def test_a_subclass_of_a_table() -> None:

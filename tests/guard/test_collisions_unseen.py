@@ -79,9 +79,11 @@ def test_given_id_of_another_tenant(tenant: Engine, write: Way) -> None:
 
 
 @pytest.fixture
-def writer(engine: Engine, new_engine: Callable[..., Engine], tables: None) -> Iterator[Engine]:
-    """Yield a guarded engine of a user who has the INSERT privilege but not SELECT."""
-    with user_with(engine, "INSERT", "member") as url:
+def writer(
+    request: pytest.FixtureRequest, engine: Engine, new_engine: Callable[..., Engine], tables: None
+) -> Iterator[Engine]:
+    """Yield a guarded engine of a user who may insert, but not read the ids."""
+    with user_with(engine, getattr(request, "param", "INSERT"), "member") as url:
         own = new_engine(engine.name, url)
         guard.install(own)
         yield own
@@ -96,9 +98,10 @@ def add_members(connection: Connection, rows: int, **more: str) -> None:
 
 
 @on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("writer", ["INSERT", "INSERT, SELECT (tenant)"], indirect=True)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_collision_without_the_right_to_read(engine: Engine, writer: Engine, rows: int) -> None:
-    """For a user without SELECT, collisions are retried and violations of other constraints raise."""
+    """For a user who may not read the ids, collisions are retried, and violations of other constraints raise."""
     with engine.begin() as connection:
         connection.execute(insert(member).values(public_id=A, email="a@example.org"))
     with writer.begin() as connection:
@@ -115,6 +118,9 @@ def test_collision_without_the_right_to_read(engine: Engine, writer: Engine, row
 def strict(request: pytest.FixtureRequest, new_engine: Callable[..., Engine], engine: Engine, members: None) -> Engine:
     """Return an engine whose transactions see a snapshot from their beginning."""
     level = getattr(request, "param", "REPEATABLE READ")
+    if level == "default of the server":
+        options = {"options": r"-c default_transaction_isolation=repeatable\ read"}
+        return new_engine(engine.dialect.name, engine.url, connect_args=options)
     return new_engine(engine.dialect.name, engine.url, isolation_level=level)
 
 
@@ -140,7 +146,7 @@ def test_ids_taken_since_the_snapshot(engine: Engine, strict: Engine, write: Way
 
 
 @on("postgresql")
-@pytest.mark.parametrize("strict", ["REPEATABLE READ", "SERIALIZABLE"], indirect=True)
+@pytest.mark.parametrize("strict", ["REPEATABLE READ", "SERIALIZABLE", "default of the server"], indirect=True)
 @pytest.mark.parametrize("rows", [1, 3])
 @ALL_WAYS
 def test_only_the_collided_row_gets_another_id(engine: Engine, strict: Engine, write: Way, rows: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from support.async_sessions import session_on
 from support.connections import kill, number_of
 from support.interrupt import interrupted
 from support.marks import on, on_async
-from support.members import A, Base, User
-from support.ways import Rows, Way, each_way, execute, execute_returning, execute_values, flush
+from support.members import A, B, Base, C, D, User
+from support.ways import Rows, Way, each_way, execute, execute_returning, execute_values, flush, insert_in_bulk
 
 from conftest import url_of
 from sqlalchemy_public_id import guard, testing
@@ -133,6 +134,43 @@ def test_cancelled_task_frees_the_file(async_engine: AsyncEngine, write: Way) ->
         await async_engine.dispose()
 
     asyncio.run(main())
+
+
+class InterruptedOnce(type):
+    """A metaclass that interrupts SQLAlchemy while it copies the listeners of ``Session`` to a subclass."""
+
+    rest = 0
+    """How many more times SQLAlchemy asks for the bases of a class until then; 0 for never."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        if name == "__mro__" and InterruptedOnce.rest:
+            InterruptedOnce.rest -= 1
+            if not InterruptedOnce.rest:
+                raise KeyboardInterrupt
+        return super().__getattribute__(name)
+
+
+@each_way(flush_one, flush, insert_in_bulk)
+def test_interrupt_in_the_first_session_of_a_class(
+    stored: None, engine: Engine, new_engine: Callable[..., Engine], write: Way
+) -> None:
+    """A collision is retried also if a signal has made sessions of a class lack any event of ``Session``.
+
+    A history of 29 November 2026 (seed 520869) had a limit of time in the first session of a process.
+    """
+    for number in count(1):
+
+        class OwnSession(Session, metaclass=InterruptedOnce): ...
+
+        InterruptedOnce.rest = number
+        with suppress(KeyboardInterrupt):
+            OwnSession(engine).close()
+        if InterruptedOnce.rest:  # all events have been tried
+            InterruptedOnce.rest = 0
+            break
+        with OwnSession(new_engine(engine.name, engine.url)) as session, testing.fixed_ids(User, A, B, C, D):
+            write(session, User, ROWS)
+    assert number > 20
 
 
 # --- listeners of the program

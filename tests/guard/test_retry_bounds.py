@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,22 @@ from sqlalchemy import Engine, MetaData, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.marks import on
-from support.members import A, B, C, D
+from support.members import A, B, C, D, E
 from support.shapes import new_base
-from support.ways import Way, each_way, execute, execute_core, execute_values, flush, insert_in_bulk, numbers
+from support.ways import (
+    Way,
+    each_way,
+    execute,
+    execute_core,
+    execute_returning,
+    execute_values,
+    flush,
+    flush_one_by_one,
+    insert_in_bulk,
+    insert_mappings,
+    numbers,
+    save_in_bulk,
+)
 
 from sqlalchemy_public_id import PublicIdCollision, bigint_key, public_id_column, testing
 
@@ -61,6 +75,44 @@ def test_row_that_is_stored(session: Session, write: Way, number: int) -> None:
         assert outcome(session, write, number) == ([A], 3)
     with testing.fixed_ids(Item, A, *others, A, A, D):
         assert outcome(session, write, number) == ([A, *others, D], None)
+
+
+def log_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "sqlalchemy_public_id"]
+
+
+@each_way(
+    flush,
+    flush_one_by_one,
+    insert_in_bulk,
+    save_in_bulk,
+    insert_mappings,
+    execute,
+    execute_values,
+    execute_core,
+    execute_returning,
+)
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("occupied", [3, 4])
+def test_refusals_one_after_another(
+    session: Session, write: Way, number: int, occupied: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the database refuses one id after another, a row gets exactly three others, which the log numbers."""
+    taken, free = [A, B, C, D][:occupied], ["y" * 12, "z" * 12]
+    flush(session, Item, [{"public_id": id, "number": 0} for id in taken[1:]])
+    session.commit()
+    before = free[: number - 1]  # of the row before the refused one
+    with caplog.at_level(logging.INFO), testing.fixed_ids(Item, *before, A, B, C, D, E):
+        ids, attempts = outcome(session, write, number)
+        unused = Item(number=9).public_id  # the next id that is drawn
+
+    replaced = [f"item: a public_id was already taken, and was replaced (try {n})" for n in (1, 2, 3)]
+    if occupied == 3:
+        assert (ids, attempts, unused) == ([A, B, C, D, *before], None, E)
+        assert log_of(caplog) == replaced
+    else:
+        assert (ids, attempts, unused) == ([A, B, C, D], 3, E)
+        assert log_of(caplog) == [*replaced, "item: no free public_id was found for a row in 3 tries"]
 
 
 @each_way(flush, insert_in_bulk)

@@ -224,8 +224,8 @@ def check_rows(operations: Iterable[Operation], stored: Iterable[Stored]) -> Ite
         last = (end, Touch(name, "read", at_end[name][0] if name in at_end else None))
         if not is_explained([*touched, last]):
             fewest = smallest([last, *touched], lambda tried: not is_explained(tried))
-            failed = [use for use in touched if use[0].outcome == "failed"]
-            shown = [operation for operation, _ in [*fewest, *(failed if len(fewest) < 2 else [])] if operation != end]
+            # if no result contradicts another one, the row itself is unexplained: by any operation on it
+            shown = [operation for operation, _ in (fewest if len(fewest) > 1 else touched) if operation != end]
             what = f"no order of the operations on {name} explains their results"
             if any(operation is end for operation, _ in fewest):
                 what += f" and the end: {last[1].told}"

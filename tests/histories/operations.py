@@ -178,6 +178,11 @@ class Work:
         self._is_over = False
         signal.signal(signal.SIGALRM, self._end)
 
+    @staticmethod
+    def open_session() -> None:
+        """Open and close a session."""
+        _Watched().close()
+
     def perform(self, plan: Plan, is_main: bool) -> Done:
         """Perform one operation; *is_main* is True in the main thread, which receives signals."""
         done = Done()

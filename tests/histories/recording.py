@@ -40,7 +40,10 @@ def work(settings: Settings, name: str, tickets: Connection) -> None:
     faulthandler.register(signal.SIGUSR1, log)
     record = os.open(Path(settings.records, f"{name}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     work = Work(settings)
-    configure_mappers()  # SQLAlchemy would never try this again after a time limit interrupted it
+    # SQLAlchemy would never try these again after a time limit interrupted it: the events of a class of sessions are
+    # prepared by its first session
+    configure_mappers()
+    work.open_session()
 
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

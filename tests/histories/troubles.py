@@ -103,9 +103,7 @@ class Lane(threading.Thread):
                 own = connection.scalar(text("SELECT connection_id()"))
                 # not the other lane's statement, which is an ALTER TABLE
                 numbers = [
-                    each.Id
-                    for each in processes(connection)
-                    if each.db == self._place.url.database and each.Id != own and "ALTER" not in str(each.Info)
+                    each.Id for each in processes(connection) if each.Id != own and "ALTER" not in str(each.Info)
                 ]
             if numbers:
                 number = numbers[int(chance * len(numbers))]

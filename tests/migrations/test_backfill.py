@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from itertools import count
 from types import SimpleNamespace
@@ -79,8 +80,10 @@ def is_full(people: People, rows: int = ROWS, format: Format | None = None) -> b
 
 @pytest.mark.parametrize("window", [100, MODULE.WINDOW], ids=["many windows", "many batches"])
 @pytest.mark.parametrize("key", KEYS)
-def test_keys(people: People, key: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row gets one id, whatever its key, in a table of many windows, and in a window of many batches."""
+def test_keys(
+    people: People, key: str, window: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One sweep gives each row an id, whatever its key, in a table of many windows and in a window of many batches."""
     monkeypatch.setattr(MODULE, "WINDOW", window)
     make(people, key=key)
 
@@ -88,6 +91,7 @@ def test_keys(people: People, key: str, window: int, monkeypatch: pytest.MonkeyP
 
     assert (progress.filled, progress.finished) == (ROWS, True)
     assert is_full(people)
+    assert "looking for them again" not in caplog.text
 
 
 @on("postgresql")
@@ -163,6 +167,27 @@ def test_wait_while(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_full(people)
 
 
+@on("sqlite")
+def test_stop_while_it_waits(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backfill that waits can be stopped: ``should_stop`` is asked each time before ``wait_while``."""
+    make(people, 10)
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None))
+    asked: list[str] = []
+
+    def should_stop() -> bool:
+        asked.append("stop")
+        return len(asked) > 4
+
+    progress = backfill.run(
+        people.engine,
+        "person",
+        wait_while=lambda connection: len(asked) < 20 and not asked.append("wait"),
+        should_stop=should_stop,
+    )
+
+    assert (asked, progress.filled, progress.finished) == (["stop", "wait"] * 2 + ["stop"], 0, False)
+
+
 class _Running(MaxLoad):
     """A server of which three other sessions run a statement."""
 
@@ -174,34 +199,6 @@ def test_load_at_the_limit(people: People) -> None:
     """A backfill waits while there are more statements than the limit, and not while there are as many."""
     with people.engine.connect() as connection:
         assert [_Running(most)(connection) for most in (0, 2, 3, 4)] == [True, True, False, False]
-
-
-@on("mysql", "mariadb")
-def test_load_without_the_own_statement(people: People) -> None:
-    """The load of MySQL and MariaDB leaves out the statement that reads it, so ``MaxLoad(0)`` can end."""
-    with people.engine.connect() as connection:
-        reported = "SHOW GLOBAL STATUS LIKE 'Threads_running'"  # with this statement, and those of other tests
-        readings = [(int(send(connection, reported).one()[1]), MaxLoad(0).running(connection)) for _ in range(199)]
-
-    # the statements of other tests begin and end between two readings, but seldom
-    [(difference, _)] = Counter(of_all - of_others for of_all, of_others in readings).most_common(1)
-    assert difference == 1
-
-
-def test_pause(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``pause`` is a share of the time that a batch has taken, whatever that is."""
-    now, slept = 0.0, list[float]()
-
-    def monotonic() -> float:
-        nonlocal now
-        now += 2.0
-        return now
-
-    monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=monotonic, sleep=slept.append))
-    make(people)
-    backfill.run(people.engine, "person", pause=0.25)
-
-    assert {*slept} == {0.5}  # each batch reads the time before and after
 
 
 def test_no_pause_in_a_transaction(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +223,10 @@ def test_progress(people: People) -> None:
     assert [step.filled for step in told] == sorted(step.filled for step in told)
     assert told[-1].finished
     assert told[-1].filled == ROWS
+    assert {step.table for step in told} == {"person"}
+    if people.engine.name == "sqlite":  # which counts the rows, while servers may have no estimate yet
+        assert {step.total for step in told} == {ROWS}
+        assert (told[0].left, told[-1].left) == (ROWS, 0)
     assert all(step.rate > 0 for step in told)
     assert [step.finished for step in told].count(True) == 1
     assert Progress("person", seen=20_000, total=ROWS).left == 0  # total is an estimate, seen counts windows
@@ -405,6 +406,54 @@ def test_claims_that_stay(
     assert backfill.run(people.engine, "person").finished
 
 
+@on("mysql")
+def test_claims_that_end_one_by_one(
+    people: People, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a claim ends and its rows are filled, the backfill waits for the next one as long as for the first."""
+    monkeypatch.setattr(MODULE, "WINDOW", 100)
+    now, first = 5.0, ExitStack()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if now > 5.45:
+            first.close()
+
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(MODULE, "_WITHOUT_CLAIM", 0.6)
+    make(people, 200)
+    with people.engine.connect() as one, people.engine.connect() as other, first:
+        first.enter_context(rows_of(live_table(one, people.target)).claim(None))
+        with rows_of(live_table(other, people.target)).claim((100,)):
+            progress = backfill.run(people.engine, "person", pause=0)
+
+    waiting = "person.public_id: waiting for other processes, which have claimed all rows without an id"
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (progress.filled, progress.finished) == (100, False)
+    assert now > 5.45 + 0.6
+    assert messages[:-1] == [waiting, waiting]
+    assert "so this one ends" in messages[-1]
+
+
+@on("mysql", "mariadb")
+def test_claims_in_two_databases(people: People, new_engine: Callable[..., Engine]) -> None:
+    """While rows of a table are claimed, those of a table with its name in another database are free."""
+    name = f"{people.engine.url.database}_two"
+    people.execute(f"CREATE DATABASE {name}")
+    two = People(new_engine(people.engine.name, people.engine.url.set(database=name)))
+    try:
+        make(people, 10)
+        make(two, 10)
+        with people.engine.connect() as other, rows_of(live_table(other, people.target)).claim(None) as is_ours:
+            progress = backfill.run(two.engine, "person")
+    finally:
+        people.execute(f"DROP DATABASE {name}")
+
+    assert is_ours
+    assert (progress.finished, progress.filled) == (True, 10)
+
+
 @on("sqlite")
 def test_file_that_stays_locked(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another connection keeps the SQLite file locked, the backfill ends after a few attempts, and not a hundred."""
@@ -417,7 +466,7 @@ def test_file_that_stays_locked(people: People, monkeypatch: pytest.MonkeyPatch)
         progress = backfill.run(connection, "person")
         other.rollback()
 
-    assert (progress.filled, progress.finished) == (0, False)
+    assert (progress.filled, progress.finished, progress.batch) == (0, False, 50)
     assert len([each for each in slept if each]) == MODULE._SWEEPS
     assert backfill.run(people.engine, "person").finished
 

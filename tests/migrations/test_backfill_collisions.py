@@ -73,3 +73,18 @@ def test_bound_of_the_repetitions(people: People, monkeypatch: pytest.MonkeyPatc
         backfill.run(people.engine, "person", format=NanoId(length=1, alphabet="a"))
 
     assert sum("UPDATE person" in each for each in statements) == 1 + 20
+
+
+def test_facts_of_a_collision(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the table, the column, the format, the number of retries and that of possible ids as attributes."""
+    monkeypatch.setattr(MODULE, "MAX_RETRIES", 3)
+    people.execute("ALTER TABLE person ADD COLUMN number varchar(12)")
+    people.execute("CREATE UNIQUE INDEX of_number ON person (number)")
+    format = NanoId(length=1, alphabet="ab")
+
+    with pytest.raises(PublicIdCollision) as caught:
+        backfill.run(people.engine, "person", "number", format=format)
+
+    error = caught.value
+    facts = error.model, error.column, error.format, error.attempts, error.capacity
+    assert facts == ("person", "number", format, 3, 2)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sqlalchemy_public_id.migrations.sqlite.create_table import (
+    settles_duplicates,
     with_clause,
     with_column,
     without_clause,
@@ -229,3 +230,47 @@ def test_name_of_a_clause() -> None:
     sql = "CREATE TABLE t (a, b TEXT CONSTRAINT given NOT NULL ON CONFLICT FAIL CONSTRAINT one UNIQUE)"
 
     assert without_unique(without_clause(sql, "b", "NOT NULL"), "b") == "CREATE TABLE t (a, b TEXT)"
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns", "expected"),
+    [
+        ("(a, b TEXT UNIQUE, UNIQUE (b), UNIQUE (a))", ["b"], "(a, b TEXT, UNIQUE (a))"),
+        ("(a, b UNIQUE, c, UNIQUE (c, B), UNIQUE (b, c, a))", ["b", "C"], "(a, b UNIQUE, c, UNIQUE (b, c, a))"),
+        ("(a, b, UNIQUE (b) ON CONFLICT FAIL, CONSTRAINT x UNIQUE (b), CHECK (a))", ["b"], "(a, b, CHECK (a))"),
+        ("(a, b, UNIQUE (a, b COLLATE NOCASE DESC))", ["a", "b"], "(a, b)"),
+    ],
+)
+def test_several_uniques(sql: str, columns: list[str], expected: str) -> None:
+    """All UNIQUE constraints of exactly these columns are removed, in any order and case, and no others."""
+    assert without_unique(f"CREATE TABLE t {sql}", *columns) == f"CREATE TABLE t {expected}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "expected"),
+    [
+        ("(b REFERENCES t ON DELETE SET DEFAULT DEFAULT 1)", "DEFAULT", "(b REFERENCES t ON DELETE SET DEFAULT)"),
+        ("(b DEFAULT -1 NOT NULL)", "DEFAULT", "(b NOT NULL)"),
+        ("(b CONSTRAINT one DEFAULT (1) CHECK (1))", "DEFAULT", "(b CHECK (1))"),
+        ("(b REFERENCES t ON UPDATE SET NULL NOT NULL)", "NOT NULL", "(b REFERENCES t ON UPDATE SET NULL)"),
+        ("(a DEFAULT 1, b)", "DEFAULT", "(a DEFAULT 1, b)"),
+    ],
+)
+def test_clause_that_is_removed(sql: str, kind: Literal["DEFAULT", "NOT NULL"], expected: str) -> None:
+    """Only the clause of the column itself is removed, with its name, and not what a foreign key does with it."""
+    assert without_clause(f"CREATE TABLE t {sql}", "B", kind) == f"CREATE TABLE t {expected}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "settles"),
+    [
+        ("(a, b UNIQUE ON CONFLICT REPLACE)", True),
+        ("(a, b, UNIQUE (B) ON CONFLICT ignore)", True),
+        ("(a, b UNIQUE ON CONFLICT FAIL)", False),
+        ("(a UNIQUE ON CONFLICT REPLACE, b UNIQUE)", False),
+        ("(a, b UNIQUE, UNIQUE (a, b) ON CONFLICT REPLACE)", False),
+    ],
+)
+def test_duplicates_that_are_settled(sql: str, settles: bool) -> None:
+    """Only a UNIQUE of the column that deletes or skips rows lets a duplicate pass without an error."""
+    assert settles_duplicates(f"CREATE TABLE t {sql}", "b") == settles

@@ -47,7 +47,8 @@ def test_definition_of_a_column(table: People, column: str) -> None:
 def test_definition_that_an_alter_repeats(table: People, more: str) -> None:
     """An ALTER that forbids NULL, or allows it again, keeps the rest of the definition of the column."""
     column = f"public_id varchar(36) CHARACTER SET ascii COLLATE ascii_bin {more}"
-    table.options = {"server_default": "none", "on_invalid": "keep"}
+    # MySQL ignores the default of a hidden column, which its contract has to accept
+    table.options = {"server_default": "none", "on_invalid": "keep", "stored_code": "ignore"}
     table.create(1, more=f", {column}")
 
     def definition() -> list[str]:

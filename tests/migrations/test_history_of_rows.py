@@ -87,6 +87,24 @@ def test_on_update(people: People, options: dict[str, Any]) -> None:
     people.check_complete(200)
 
 
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("run", ["operation", "backfill"])
+def test_dates_that_are_zero(people: People, run: str) -> None:
+    """A zero date in a column with ON UPDATE CURRENT_TIMESTAMP is kept, although new rows may not have one."""
+    with people.engine.connect() as connection:
+        send(connection, "SET SESSION sql_mode = ''")
+        send(connection, "UPDATE person SET changed = '0000-00-00 00:00:00' WHERE id < 3")
+        connection.commit()
+        connection.invalidate()
+    if run == "backfill":
+        people.execute("ALTER TABLE person ADD COLUMN public_id varchar(12)")
+
+    people.add() if run == "operation" else backfill.run(people.engine, "person")
+
+    assert changed(people) == 2
+    assert None not in people.ids()
+
+
 @pytest.mark.parametrize("run", ["operation", "backfill"])
 def test_triggers_are_not_fired_in_silence(people: People, run: str) -> None:
     """A table with a trigger for UPDATE is refused by default, and nothing is changed."""

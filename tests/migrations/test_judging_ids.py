@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, MetaData, Table, event, insert
+from sqlalchemy import Column, Engine, MetaData, Table, event, insert, select
 from support.every_format import one_of_each
-from support.marks import on
-from support.people import people
+from support.marks import SERVERS, on
+from support.people import People, people
+from support.refusals import refused
 
 from sqlalchemy_public_id import NanoId, PublicIdType, Uuid7
-from sqlalchemy_public_id.formats import CROCKFORD32, Format, Ksuid, ObjectId, Ulid, Uuid4
+from sqlalchemy_public_id.formats import CROCKFORD32, Format, Ksuid, ObjectId, Snowflake, Ulid, Uuid4
 from sqlalchemy_public_id.formats.alphabets import is_printable
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import live_table, rows_of
@@ -82,6 +84,65 @@ def test_numbers(engine: Engine, format: Any) -> None:
         found, _ = count_invalid(rows_of(live_table(connection, PublicIdColumn.of("person", format=format))))
 
     assert found == sum(not format.is_valid(format.from_int(number)) for number in numbers)
+
+
+OF_TEXT: list[Any] = [
+    NanoId(),
+    NanoId(alphabet="0123456789"),
+    NanoId(check_digit=True),
+    NanoId().accepting(NanoId(length=10)),
+    Uuid7(encoding="hyphenated", storage="text"),
+]
+OF_NUMBERS: list[Any] = [Snowflake(machine_id=1), Ulid(storage="native"), ObjectId(storage="native")]
+
+
+def others(database: str, format: Any) -> list[str]:
+    """Return SQL for values that are no ids of *format*, and that a column of the database may have."""
+    if database != "sqlite":
+        return ["-1"] if format.is_native else ["''", "' x'", "'-1'", "'0.5'"]
+    size = format.bits // 8 if format.is_native else format.max_length
+    found = ["''", "x''", "x'00'", "0.5", "-1", f"'{'1' * (size - 1)}'", f"x'{'31' * (size - 1)}'"]
+    if not isinstance(format, Snowflake):
+        found += ["0", "1" * min(size, 18)]
+    # as long as an id
+    return [*found, f"'{'1' * size}'" if format.is_native else f"x'{'31' * size}'"]
+
+
+@pytest.mark.parametrize(
+    ("database", "format"),
+    [
+        *(("sqlite", format) for format in [*OF_TEXT, *OF_NUMBERS]),
+        *((database, format) for database in SERVERS for format in [*OF_TEXT, OF_NUMBERS[0]]),
+    ],
+    indirect=["database"],
+    ids=str,
+)
+def test_values_of_other_kinds(new_people: Callable[..., People], engine: Engine, format: Any) -> None:
+    """Numbers, texts, bytes and empty values among ids refuse the migration, which replaces them with consent."""
+    options: dict[str, Any] = {} if format.is_native or engine.name == "sqlite" else {"collation": "bytes"}
+    type_ = "bigint" if format.is_native else "varchar(40)"
+    if engine.name == "sqlite":
+        type_ = ""  # such a column keeps all values as they are
+    people = new_people(0, more=f", public_id {type_}", format=format, server_default="none", **options)
+    values = others(engine.name, format)
+    for value in (*values, "NULL"):
+        people.execute(f"INSERT INTO person (name, public_id) VALUES ('other', {value})")
+    rows = Table("person", MetaData(), Column("name"), Column("public_id", PublicIdType(format)))
+    stored = format.generate()
+    with engine.begin() as connection:
+        connection.execute(insert(rows).values(name="id", public_id=stored))
+
+    with engine.connect() as connection:
+        number, _ = count_invalid(rows_of(live_table(connection, people.target)))
+    assert number == len(values)
+    assert refused(people)["invalid-ids"].startswith(f"{number} id")
+    people.add(on_invalid="replace")
+
+    with engine.connect() as connection:
+        found = {row.public_id: row.name for row in connection.execute(select(rows))}
+    assert found.pop(stored) == "id"
+    assert len(found) == len(values) + 1
+    assert [id for id in found if not format.is_valid(id)] == []
 
 
 @on("sqlite")

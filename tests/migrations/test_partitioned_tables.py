@@ -217,12 +217,12 @@ def test_after_a_failed_build(payments: Payments, layout: str) -> None:
 
 
 @on("postgresql")
-def test_two_indexes_of_a_partition(payments: Payments) -> None:
-    """An index of a partition that somebody has attached stays, although another one has the name of the library's."""
+@pytest.mark.parametrize("columns", ["(public_id, tenant_id, region)", "(region, public_id, tenant_id)"])
+def test_two_indexes_of_a_partition(payments: Payments, columns: str) -> None:
+    """An index that somebody has attached stays; the others get its columns, and are attached to the same index."""
     payments.create("list")
     payments.run("expand_public_id")
     payments.run("backfill_public_id")
-    columns = "(public_id, tenant_id, region)"
     payments.execute(f"CREATE UNIQUE INDEX uq_pay_public_id ON ONLY pay {columns}")
     for name in ("theirs", "uq_pay_0_public_id"):
         payments.execute(f"CREATE UNIQUE INDEX {name} ON pay_0 {columns}")

@@ -136,6 +136,54 @@ def test_obstacles_of_the_command(people: People) -> None:
         assert [each["target"] for each in json.loads(every)] == ["person.public_id"]
 
 
+DUPLICATES = "UPDATE person SET public_id = 'izkpm55j334u'"
+INVALID = "UPDATE person SET public_id = 'odd' WHERE id = 1"
+VIEW = "CREATE VIEW shown AS SELECT public_id FROM person"
+TRIGGER = "CREATE TRIGGER named BEFORE INSERT ON person FOR EACH ROW SET NEW.name = NEW.public_id"
+
+
+@pytest.mark.parametrize(
+    ("before", "operation", "said"),
+    [
+        ([], "add", "steps"),
+        (["expand"], "add", "steps"),
+        (["expand"], "expand", "nothing"),
+        (["expand", "backfill"], "add", "steps"),
+        (["expand", "backfill"], "backfill", "nothing"),
+        (["add"], "add", "nothing"),
+        (["add"], "contract", "nothing"),
+        (["add"], "loosen", "steps"),
+        (["add", "loosen"], "loosen", "nothing"),
+        (["add"], "drop", "steps"),
+        ([], "drop", "nothing"),
+        (["expand", "backfill", DUPLICATES], "contract", "obstacles"),
+        (["expand", "backfill", DUPLICATES], "add", "obstacles"),
+        (["expand", "backfill", INVALID], "contract", "obstacles"),
+        (["expand", "backfill", INVALID, DUPLICATES], "expand", "nothing"),
+        (["add", VIEW], "drop", "obstacles"),
+    ],
+    ids=lambda value: "+".join(part.split()[0] for part in value) if isinstance(value, list) else value,
+)
+def test_what_is_left(people: People, before: list[str], operation: str, said: str) -> None:
+    """A report has steps or obstacles, or else it says that nothing is left to do; never two of these."""
+    for each in before:
+        if each == VIEW and people.engine.name in ("mysql", "mariadb"):  # they do not report views
+            people.execute(TRIGGER)
+        elif " " in each:
+            people.execute(each)
+        else:
+            people.run(f"{each}_public_id")
+    with pytest.raises(DryRun) as caught:
+        people.run(f"{operation}_public_id", dry_run=True)
+    people.execute("DROP VIEW IF EXISTS shown")
+    report = caught.value.report
+    lines = str(report).splitlines()
+
+    assert lines.count("nothing is left to do") == (said == "nothing")
+    assert any(line.startswith("1. ") for line in lines) == bool(report.steps) == (said == "steps")
+    assert any(line.startswith("obstacle: ") for line in lines) == bool(report.obstacles) == (said == "obstacles")
+
+
 def test_sample(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan compares only the ids of the first rows with the format, and says so; the contract checks all of them."""
     for module in ("obstacles", "report"):

@@ -38,9 +38,7 @@ def waiting(people: People, statement: str) -> list[int]:
         return [
             process.Id
             for process in processes(connection)
-            if process.db == people.engine.url.database
-            and (process.Info or "").startswith((statement, "DROP"))
-            and (process.State or "").startswith("Waiting for")
+            if (process.Info or "").startswith((statement, "DROP")) and (process.State or "").startswith("Waiting for")
         ]
 
 

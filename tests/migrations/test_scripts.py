@@ -84,6 +84,16 @@ def test_options_of_the_command(engine: Engine, operation: str) -> None:
     assert options == {"--column": "code", "--schema": "attic", "--format": 'NanoId(prefix="per")'}
 
 
+@servers
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\n\r", "\n\n"], ids=repr)
+def test_ends_of_lines_in_a_name(engine: Engine, end: str) -> None:
+    """Each line of the command is commented out, whatever ends a line in the name of a schema."""
+    sql = People(engine, schema=f"attic{end}SELECT nobody; --").script("backfill_public_id")
+
+    run_script(engine, sql)
+    assert [line for line in re.split("[\r\n]", sql) if "SELECT" in line and not line.startswith("-- ")] == []
+
+
 @pytest.mark.parametrize(
     ("database", "operation", "options"),
     [
@@ -157,6 +167,19 @@ def test_version(new_project: Callable[..., Project], new_people: Callable[..., 
     run_script(people.engine, sql)
     people.check_expanded()
     assert inspect(people.engine).has_table("alembic_version")
+
+
+@servers
+def test_parts_of_a_script(new_people: Callable[..., People]) -> None:
+    """A script waits for locks as long as the operation says; only the one that adds a column names the backfill."""
+    people = new_people(0)
+    limit = "lock_timeout" if people.engine.name == "postgresql" else "lock_wait_timeout"
+    added, dropped = (people.script(f"{each}_public_id", lock_timeout=7.0) for each in ("expand", "drop"))
+
+    for script in (added, dropped):
+        assert re.search(rf"{limit} ?(=|TO) ?'?7(s|000ms|000)?\b", script), script
+    assert "\n-- public-id backfill " in added
+    assert "backfill" not in dropped
 
 
 @servers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import string
 from collections import Counter
 from collections.abc import Callable
@@ -186,9 +187,8 @@ REFUSED: list[tuple[Any, str]] = [
 )
 def test_refused(dialect: str, format: Any, why: str) -> None:
     """A format that the database cannot generate, or whose backslash is an escape in some sessions, is refused."""
-    with pytest.raises(
-        ConfigurationError, match=rf'{dialect} cannot generate .*: .*{why}.*; pass server_default="none"'
-    ):
+    start = re.escape(f"{dialect} cannot generate ids of the format {format!r}: ")
+    with pytest.raises(ConfigurationError, match=f'{start}.*{why}.*; pass server_default="none"'):
         defaults(dialect).expression(format)
 
 
@@ -296,6 +296,42 @@ def test_length() -> None:
 
     assert len(expression) < 300
     assert "%" not in expression
+
+
+FUNCTION = {"postgresql": "md5(random()::text)", "sqlite": "hex(randomblob(8))"}
+"""A default of the project; on MySQL and MariaDB, ``uuid()``."""
+IN_STEPS = ("expand_public_id", "backfill_public_id", "contract_public_id")
+
+
+@on("sqlite", "postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("operations", [("add_public_id",), IN_STEPS, IN_STEPS[:1]], ids="+".join)
+@pytest.mark.parametrize("prior", [None, "'x'", "function", NanoId(length=16), NanoId()], ids=str)
+def test_replaced(new_people: Callable[..., People], engine: Engine, prior: Any, operations: tuple[str, ...]) -> None:
+    """With ``server_default="replace"``, a column has the default of its format afterwards, whichever it had before."""
+    expression = prior
+    if isinstance(prior, NanoId):
+        expression = defaults(engine.name).expression(prior)
+    elif prior == "function":
+        expression = FUNCTION.get(engine.name, "uuid()")
+    is_complete = operations == IN_STEPS[:1]  # an expand replaces the default of a column that is complete, too
+    column = "public_id varchar(36)" + f" DEFAULT ({expression})" * (prior is not None)
+    people = new_people(
+        0, more=f", {column}" + " NOT NULL UNIQUE" * is_complete, collation="bytes", server_default="replace"
+    )
+    stored = NanoId().generate()
+    people.execute(f"INSERT INTO person (name, public_id) VALUES ('old', '{stored}')")
+    if not is_complete:
+        people.execute("INSERT INTO person (name, public_id) VALUES ('new', NULL)")
+
+    for operation in operations:
+        people.run(operation)
+
+    state, ids = people.state(), people.ids()
+    assert plan_for(people.target, engine.dialect).has_own_default(state)
+    assert state.unique is not None
+    assert not state.nullable
+    assert ids[0] == stored
+    assert [NanoId().is_valid(id) for id in [*ids, people.written()]] == [True] * (len(ids) + 1)
 
 
 # --- migrations to numbers

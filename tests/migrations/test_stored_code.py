@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
-
 import pytest
+from support.stored_programs import problems, read
 
 from sqlalchemy_public_id.migrations.mysql import stored_code as mysql
 from sqlalchemy_public_id.migrations.postgresql import stored_code as postgresql
-from sqlalchemy_public_id.migrations.stored_code.programs import Reader, StoredCode
-from sqlalchemy_public_id.migrations.stored_code.scope import Language, Program
+from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
+from sqlalchemy_public_id.migrations.stored_code.scope import Language
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change, Shape
 
-RELATIONS: Mapping[str, Sequence[str]] = {
-    "audit": ["op", "at", "who", "id", "total"],
-    "archive": ["id", "total"],
-    "prepared": ["id", "total", "public_id"],
-    "signed": ["id", "total", "changed_by"],
-    "other": ["id", "public_id"],
-}
-
-
 TOO_MANY = "3 values would meet 2 columns"
-
-
-def read(text: str, language: Language = postgresql.LANGUAGE, *, adds: bool = True, **options: Any) -> StoredCode:
-    """Read a program of a trigger of the table ``invoice``, which has the columns id and total."""
-    change = Change("public_id", adds)
-    table = replace(change.of(["id", "total"] if adds else ["id", "total", "public_id"]), is_table=True)
-    row = replace(table, is_table=False)
-    variables = {"new": row, "old": row, "new_table": row}
-    reader = Reader(
-        language, change, table, lambda path: path[-1] == "invoice", lambda path: RELATIONS.get(path[-1]), {}
-    )
-    return reader.read([Program("f", text, variables, **options)])
-
-
-def problems(text: str, language: Language = postgresql.LANGUAGE, **options: Any) -> list[str]:
-    return [finding.problem for finding in read(text, language, **options).by_position]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +51,7 @@ def problems(text: str, language: Language = postgresql.LANGUAGE, **options: Any
         ("SELECT i.id, public_id INTO x FROM invoice i JOIN other USING (id)", "public_id would be ambiguous"),
         ("SELECT * INTO x FROM invoice NATURAL JOIN other", "NATURAL JOIN would also compare public_id"),
         ("EXECUTE 'INSERT INTO archive SELECT $1.*' USING NEW", TOO_MANY),
+        ("x := E'it\\'s'; y := 'C:\\'; INSERT INTO archive SELECT NEW.*; y := 'D:\\'", TOO_MANY),
     ],
 )  # fmt: skip
 def test_new_column(text: str, problem: str) -> None:
@@ -114,6 +87,39 @@ def test_what_goes_on(text: str) -> None:
     assert read(text) == StoredCode()
 
 
+@pytest.mark.parametrize("language", [postgresql.LANGUAGE, mysql.LANGUAGE], ids=["pl/pgsql", "sql/psm"])
+@pytest.mark.parametrize(
+    ("text", "is_alias"),
+    [
+        ("SELECT id AS public_id FROM invoice", True),
+        ("SELECT i.id public_id FROM invoice i", True),
+        ("SELECT count(*) public_id FROM invoice", True),
+        ("SELECT 1 public_id FROM invoice", True),
+        ("SELECT 'x' public_id FROM invoice", True),
+        ("SELECT CASE WHEN total > 1 THEN 1 END public_id FROM invoice", True),
+        ("SELECT 1 FROM invoice AS public_id", True),
+        ("SELECT id AS public_id FROM invoice ORDER BY public_id", True),
+        ("SELECT id AS public_id FROM invoice WHERE total > 1 ORDER BY total, public_id DESC LIMIT 1", True),
+        ("SELECT id AS public_id, total FROM invoice ORDER BY public_id, total", True),
+        ("SELECT id AS public_id FROM invoice ORDER BY public_id + 1", False),
+        ("SELECT id AS public_id FROM invoice WHERE public_id = 1", False),
+        ("SELECT id AS public_id FROM invoice GROUP BY public_id", False),
+        ("SELECT id AS public_id FROM invoice WHERE total IN (1, 2) AND public_id = 1 ORDER BY total", False),
+        ("SELECT 1 FROM invoice AS public_id ORDER BY public_id", False),
+        ("SELECT 1 AS public_id; SELECT id FROM invoice ORDER BY public_id", False),
+        ("SELECT id FROM invoice ORDER BY public_id", False),
+        ("SELECT DISTINCT ON (id) public_id FROM invoice", False),
+        ("SELECT DISTINCT public_id FROM invoice", False),
+        ("SELECT NOT public_id FROM invoice", False),
+        ("SELECT total, public_id FROM invoice", False),
+    ],
+)
+def test_aliases(text: str, language: Language, is_alias: bool) -> None:
+    """An alias never becomes ambiguous, nor does a drop meet it; what only looks like one is found in both."""
+    assert problems(text, language) == ["public_id would be ambiguous"] * (not is_alias)
+    assert read(text, language, adds=False).by_name == ("f",) * (not is_alias)
+
+
 @pytest.mark.parametrize(
     ("returns", "text", "problem"),
     [
@@ -139,6 +145,7 @@ def test_result(returns: list[str] | None, text: str, problem: str | None, form:
     [
         ("INSERT INTO invoice VALUES (1, 'it''s \\' ;')", "2 values would meet 3 columns"),
         ("REPLACE `invoice` VALUES (3, 4), (4, 5)", "2 values would meet 3 columns"),
+        ("REPLACE `Invoice` VALUES (3, 4)", "2 values would meet 3 columns"),
         ("INSERT IGNORE INTO archive SELECT * FROM Invoice", TOO_MANY),
         ("INSERT INTO `invoice` VALUES (...) /* , ... */", "values for 2 columns are given by position"),
         ("DECLARE c CURSOR FOR SELECT * FROM invoice; FETCH c INTO a, b", TOO_MANY),

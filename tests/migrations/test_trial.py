@@ -13,8 +13,8 @@ from sqlalchemy import Column, Engine, Integer, MetaData, Table, text
 from support.marks import on
 from support.people import People
 
-from sqlalchemy_public_id import NanoId, Uuid4, audit, public_id_column
-from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id import ConfigurationError, NanoId, Snowflake, Uuid4, audit, public_id_column
+from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.mysql import table as mysql_table
@@ -60,7 +60,15 @@ ACCEPTING = {
     "wide enough": ", CONSTRAINT of_id CHECK ({length}(public_id) < 20)",
     "about another column": ", CONSTRAINT of_kind CHECK ({length}(kind) = 1)",
 }
-OF_BOTH = ", CONSTRAINT of_both CHECK (kind = 'b' OR {length}(public_id) = 8)"
+OF_BOTH = {
+    "or": "{kind} = 'b' OR {{length}}(public_id) = 8",
+    "and": "{kind} = 'a' AND {{length}}(public_id) < 20",
+    "and is not null": "{kind} IS NOT NULL AND {{length}}(public_id) < 20",
+    "is not null and": "{kind} IS NOT NULL AND {kind} <> 'b' AND {{length}}(public_id) < 20",
+    "is not null and in": "{kind} IS NOT NULL AND {kind} IN ('a', 'b') AND {{length}}(public_id) < 20",
+}
+QUOTED = ["kind", '"kind"', '"KIND"', "`kind`", "[kind]"]
+"""Names of a column as SQLite stores them; the servers' catalogs have the one that needs no quotes."""
 
 
 @pytest.mark.parametrize("check", REFUSING)
@@ -88,9 +96,12 @@ def test_check_that_accepts(new_table: Callable[..., People], check: str) -> Non
     assert not {"ids-refused", "not-tried"} & {each.problem for each in report.findings}
 
 
-def test_check_of_several_columns(new_table: Callable[..., People]) -> None:
-    """A CHECK that needs other columns is not tried, and the audit and the plan say so."""
-    people = new_table(OF_BOTH)
+@pytest.mark.backend(kind=["kind"], check=["or", "is not null and in"])
+@pytest.mark.parametrize("kind", QUOTED)
+@pytest.mark.parametrize("check", OF_BOTH)
+def test_check_of_several_columns(new_table: Callable[..., People], check: str, kind: str) -> None:
+    """A CHECK that needs other columns is not tried, however it names them, and the audit and the plan say so."""
+    people = new_table(f", CONSTRAINT of_both CHECK ({OF_BOTH[check].format(kind=kind)})")
 
     assert tried(people) == {"the CHECK constraint of_both": False}
     report = audit.run(people.engine, tables=["person"], formats={"person": NEW})
@@ -251,3 +262,82 @@ def test_nothing_is_changed(new_table: Callable[..., People]) -> None:
         connection.rollback()
 
     assert kept == ["z"]
+
+
+REMEDY = "drop or change it in an earlier revision, or take a format whose ids it accepts"
+
+
+@on("postgresql")
+def test_words_about_a_foreign_key(new_table: Callable[..., People]) -> None:
+    """What is said about a foreign key names its own table and column, the demand, and an id that is refused."""
+    people = new_table()
+    people.execute(
+        "CREATE TABLE note (person_id varchar(20) REFERENCES person (public_id),"
+        " short_id varchar(10) REFERENCES person (public_id), CONSTRAINT of_copy CHECK (length(person_id) = 8))"
+    )
+    try:
+        with people.engine.connect() as connection:
+            found = try_ids(live_table(connection, people.target.__class__.of("person", format=NEW)))
+    finally:
+        people.execute("DROP TABLE note")
+
+    of_check, of_type = sorted(found, key=lambda outcome: outcome.column)
+    assert (of_check.table, of_check.column, of_check.demand) == ("note", "person_id", "the CHECK constraint of_copy")
+    assert (of_type.table, of_type.column, of_type.demand) == ("note", "short_id", "the type VARCHAR(10)")
+    assert [str(each) for each in (of_check, of_type)] == [
+        f"the CHECK constraint of_copy of note refuses new ids of person_id, such as {of_check.refused!r}",
+        (
+            f"the type VARCHAR(10) of note refuses new ids of short_id, such as {of_type.refused!r}: "
+            f"ids have up to 12 characters"
+        ),
+    ]
+    assert of_check.refused
+    assert NEW.is_valid(of_check.refused)
+    assert of_check.as_obstacle() == Obstacle("ids-refused", str(of_check), REMEDY)
+
+
+@on("postgresql")
+def test_foreign_key_in_another_schema(new_table: Callable[..., People]) -> None:
+    """A foreign key is looked at in its own schema, and not in a table of that name beside the ids."""
+    people = new_table()
+    people.execute("CREATE TABLE note (person_id varchar(20) CONSTRAINT of_note CHECK (length(person_id) < 9))")
+    people.execute("CREATE SCHEMA apart")
+    try:
+        people.execute(
+            "CREATE TABLE apart.note (person_id varchar(20) REFERENCES person (public_id)"
+            " CONSTRAINT of_apart CHECK (length(person_id) < 10))"
+        )
+        assert tried(people) == {"the CHECK constraint of_apart": True}
+    finally:
+        people.execute("DROP SCHEMA apart CASCADE")
+        people.execute("DROP TABLE note")
+
+
+def test_each_of_several_ids(new_table: Callable[..., People], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several ids are tried, because a condition may accept some: the one that is refused is named."""
+    people = new_table(", CONSTRAINT of_id CHECK (public_id NOT LIKE '%c')")
+    ids = ["per_aaaaaaaa", "per_aaaaaaab", "per_aaaaaaac"]
+    monkeypatch.setattr(type(NEW), "example", lambda _: ids.pop(0) if ids else "per_aaaaaaaa")
+    with people.engine.connect() as connection:
+        [outcome] = try_ids(live_table(connection, people.target.__class__.of("person", format=NEW)))
+
+    assert (outcome.refused, outcome.reason) == ("per_aaaaaaac", "")
+
+
+def test_format_that_generates_nothing(new_table: Callable[..., People]) -> None:
+    """Ids that only the application can generate are not tried, and it is said why."""
+    people = new_table(REFUSING["length"], format=NanoId(length=8))
+    with people.engine.connect() as connection:
+        format = Snowflake(machine_id=no_machine, storage="text")
+        outcomes = try_ids(live_table(connection, people.target.__class__.of("person", format=format)))
+
+    assert [str(outcome) for outcome in outcomes] == [
+        (
+            "the CHECK constraint of_id of person was not tried with new ids of public_id: "
+            "the format generates no ids here"
+        )
+    ]
+
+
+def no_machine() -> int:
+    raise ConfigurationError("this machine has no number")

@@ -3,6 +3,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Optional
+from uuid import UUID
 
 import pytest
 from fastapi import FastAPI
@@ -169,7 +170,6 @@ class Own(SQLModel, registry=registry()): ...
 
 class Team(PublicIdSQLModel, Own, table=True):
     __tablename__ = "mistakes_team"
-    id: int | None = Field(default=None, primary_key=True)
     name: str = Field(max_length=50)
 
 
@@ -191,11 +191,33 @@ def team(create: Callable[[MetaData], None], session: Session) -> Team:
     return team
 
 
-@mistake("id: int | None = Field(primary_key=True), as in the tutorial, with PublicIdSQLModel")
-def test_key_of_the_tutorial(session: Session, team: Team) -> None:
+@mistake("id: int | None = Field(primary_key=True), as in the tutorial", warns="leave id out, or use PublicIdColumnSQL")
+def test_key_of_the_tutorial(create: Callable[[MetaData], None], session: Session) -> None:
     """The model should have its key, and a public id; the key stays inside."""
-    assert team.id == 1
-    assert team.model_dump() == {"public_id": team.public_id, "name": "red"}
+
+    class New(SQLModel, registry=registry()): ...
+
+    class Club(PublicIdSQLModel, New, table=True):
+        __tablename__ = "mistakes_club"
+        id: int | None = Field(default=None, primary_key=True)
+        name: str = Field(max_length=50)
+
+    create(New.metadata)
+    session.add(club := Club(name="red"))
+    session.commit()
+    assert club.id == 1
+    assert club.model_dump() == {"public_id": club.public_id, "name": "red"}
+
+
+@mistake(
+    "id: UUID = Field(primary_key=True), with PublicIdSQLModel", says="leave id out, or use PublicIdColumnSQLModel"
+)
+def test_key_of_another_type() -> None:
+    """The UUID should be the key of the model."""
+
+    class Club(PublicIdSQLModel, Own, table=True):
+        __tablename__ = "mistakes_club"
+        id: UUID = Field(primary_key=True)
 
 
 @mistake("Hero(team_id=team.public_id)", says=r"its public id to a public_ref\(\)")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, func, insert, select
+from sqlalchemy import Engine, ForeignKeyConstraint, MetaData, UniqueConstraint, func, insert, inspect, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.shared_ids import (
     OF_BOTH,
     ONLY_OURS,
@@ -24,7 +24,15 @@ from support.shared_ids import (
     text_of,
 )
 
-from sqlalchemy_public_id import IdempotencyConflict, PublicIdCollision, bulk, testing
+from sqlalchemy_public_id import (
+    IdempotencyConflict,
+    NanoId,
+    PublicIdCollision,
+    PublicIdMixin,
+    PublicIdType,
+    bulk,
+    testing,
+)
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
@@ -204,3 +212,79 @@ def test_statements_of_a_collision(session: Session, statements: list[str]) -> N
 
     assert notes[0].public_id != public_id(5)
     assert len([statement for statement in statements if statement.startswith("SELECT")]) <= 3
+
+
+# --- a table that refers to its own ids
+
+DIGITS = NanoId(2, alphabet="0123456789")
+
+
+class Own(DeclarativeBase): ...
+
+
+class Branch(PublicIdMixin, Own):
+    """A branch of a tree, whose id is unique only with its tenant."""
+
+    __tablename__ = "branch_of_tenant"
+    __public_id__ = DIGITS
+    __public_id_unique_with__ = ("tenant_id",)
+    tenant_id: Mapped[int]
+    parent: Mapped[str | None] = mapped_column(PublicIdType(DIGITS))
+    __table_args__ = (
+        ForeignKeyConstraint(["parent", "tenant_id"], ["branch_of_tenant.public_id", "branch_of_tenant.tenant_id"]),
+    )
+
+
+class Twig(PublicIdMixin, Own):
+    """A branch whose id is unique only with its tenant and its year."""
+
+    __tablename__ = "twig_of_tenant"
+    __public_id__ = DIGITS
+    __public_id_unique_with__ = ("tenant_id", "year")
+    tenant_id: Mapped[int]
+    year: Mapped[int] = mapped_column(default=1)
+    parent: Mapped[str | None] = mapped_column(PublicIdType(DIGITS))
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["parent", "tenant_id", "year"],
+            ["twig_of_tenant.public_id", "twig_of_tenant.tenant_id", "twig_of_tenant.year"],
+        ),
+    )
+
+
+@pytest.fixture
+def trees(create: Callable[[MetaData], None]) -> None:
+    create(Own.metadata)
+
+
+both = pytest.mark.parametrize("model", [Branch, Twig])
+
+
+@both
+def test_constraint_of_a_tree(engine: Engine, trees: None, model: Any) -> None:
+    """In place of the index, a table and its copies have a constraint of all columns, which CREATE TABLE contains."""
+    table, names = model.__table__, ["public_id", *model.__public_id_unique_with__]
+    for each in (table, table.to_metadata(MetaData(), name="copied")):
+        assert not each.indexes
+        assert [it.columns.keys() for it in each.constraints if isinstance(it, UniqueConstraint)] == [names]
+    stored = inspect(engine).get_unique_constraints(table.name)
+    assert [(each["name"], each["column_names"]) for each in stored] == [(f"uq_{table.name}_public_id", names)]
+
+
+@both
+@pytest.mark.parametrize("write", [lambda session, rows: session.add_all(rows), bulk.insert])
+def test_ids_of_a_tree(session: Session, trees: None, model: Any, write: Any) -> None:
+    """Rows of two tenants may have equal ids, to which their own rows refer; a second row of a tenant may not."""
+    years = [{"year": 1}, {"year": 2}] if model is Twig else [{}]
+    places = [{"tenant_id": tenant, **year} for tenant in (OURS, THEIRS) for year in years]
+    write(session, [model(public_id="01", **place) for place in places])
+    session.flush()
+    leaves = [model(parent="01", **place) for place in places]
+    with testing.fixed_ids(model, "01"):
+        write(session, leaves)
+        session.flush()
+    assert "01" not in [leaf.public_id for leaf in leaves]
+
+    session.add(model(public_id="01", **places[-1]))
+    with pytest.raises(IntegrityError):
+        session.flush()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from types import new_class
 from typing import Any
 
 import pytest
 from sqlalchemy import BigInteger, ForeignKey, Integer, MetaData, SmallInteger, String, Uuid
-from sqlalchemy.orm import DeclarativeBase, MappedAsDataclass, configure_mappers, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, configure_mappers, mapped_column
 
 from sqlalchemy_public_id import (
     ConfigurationError,
     PublicIdColumnMixin,
+    PublicIdColumnMixinDataclass,
     PublicIdMixin,
     PublicIdMixinDataclass,
     TypedId,
@@ -50,10 +52,52 @@ def test_key_of_the_base_before_the_mixin() -> None:
 
 
 def test_key_of_a_dataclass_beside_the_mixin() -> None:
-    """The mixin for dataclasses warns as well."""
+    """The mixin for dataclasses warns as well, and names the one for dataclasses without a key."""
     key = mapped_column(Integer, primary_key=True, init=False)
-    with pytest.warns(PublicIdWarning, match="Crate declares its key id itself"):
+    with pytest.warns(PublicIdWarning, match="declares its key id itself.* or use PublicIdColumnMixinDataclass to"):
         declare("Crate", (PublicIdMixinDataclass, new_base(MappedAsDataclass)), __tablename__="crate", id=key)
+
+
+TABLE = {"__tablename__": "crate"}
+PLACES: dict[str, Callable[..., Any]] = {
+    "the model": lambda mixin, parts, key: declare("Crate", (mixin, new_base(*parts)), **key, **TABLE),
+    "a mixin before": lambda mixin, parts, key: declare(
+        "Crate", (declare("Numbered", parts, **key), mixin, new_base(*parts)), **TABLE
+    ),
+    "a mixin after": lambda mixin, parts, key: declare(
+        "Crate", (mixin, declare("Numbered", parts, **key), new_base(*parts)), **TABLE
+    ),
+    "an abstract model": lambda mixin, parts, key: declare(
+        "Crate", (declare("Abstract", (mixin, new_base(*parts)), __abstract__=True, **key),), **TABLE
+    ),
+    "the base": lambda mixin, parts, key: declare("Crate", (mixin, new_base(*parts, **key)), **TABLE),
+}
+"""Where a key is declared → a function that declares a model, with a mixin and the other classes of its base."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("typed", [False, True], ids=["plain", "typed"])
+@pytest.mark.parametrize(
+    ("mixin", "without_key", "parts"),
+    [
+        (PublicIdMixin, PublicIdColumnMixin, ()),
+        (PublicIdMixinDataclass, PublicIdColumnMixinDataclass, (MappedAsDataclass,)),
+    ],
+    ids=["plain", "dataclass"],
+)
+def test_two_keys(mixin: Any, without_key: Any, parts: Any, typed: bool, place: str) -> None:
+    """A key of another name than the mixin's is refused wherever it stands, and the error names the mixin that fits."""
+
+    def declared(mixin: Any) -> Any:
+        key = {"number": mapped_column(Integer, primary_key=True), "__annotations__": {"number": Mapped[int]}}
+        return PLACES[place](mixin[CrateId] if typed else mixin, parts, key)
+
+    with pytest.raises(ConfigurationError) as caught:
+        declared(mixin)
+
+    names = f"{mixin.__name__} adds another one; use {without_key.__name__}"
+    assert str(caught.value) == f"Crate has a key of its own, number, and {names}"
+    assert [each.name for each in declared(without_key).__table__.primary_key] == ["number"]
 
 
 HARMLESS: dict[str, Any] = {

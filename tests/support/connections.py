@@ -34,12 +34,14 @@ def monitor(engine: Engine) -> Iterator[Connection]:
 
 
 def processes(connection: Connection) -> list[Any]:
-    """Return the connections of MySQL or MariaDB; *connection* is that of :func:`monitor`.
+    """Return the connections of MySQL or MariaDB to this database; *connection* is that of :func:`monitor`.
 
+    Other tests use other databases of the same server at the same time, and their statements wait as well.
     MySQL refuses to read ``information_schema.processlist`` while another connection sends bytes that are not text
     (error 3854).
     """
-    return list(connection.exec_driver_sql("SHOW PROCESSLIST").all())
+    database = connection.engine.url.database
+    return [each for each in connection.exec_driver_sql("SHOW PROCESSLIST").all() if each.db == database]
 
 
 _LOCK_WAIT = re.compile(r"^LOCK WAIT .*?thread id (\d+),", re.MULTILINE | re.DOTALL)
@@ -56,8 +58,7 @@ def count_waiting(connection: Connection) -> int:
         )
     report: str = connection.exec_driver_sql("SHOW ENGINE INNODB STATUS").one().Status
     waiting = {*map(int, _LOCK_WAIT.findall(report))}
-    ours = [process for process in processes(connection) if process.db == connection.engine.url.database]
-    return sum(process.Id in waiting or process.State == "User lock" for process in ours)
+    return sum(process.Id in waiting or process.State == "User lock" for process in processes(connection))
 
 
 def is_alive(connection: Connection, number: int) -> bool:

@@ -18,10 +18,11 @@ def autogenerate(engine: Engine, metadata: MetaData) -> MigrationScript:
         return produce_migrations(MigrationContext.configure(connection, opts=ids), metadata)
 
 
-def written(script: MigrationScript) -> str:
-    """Return the body of ``upgrade()``."""
-    assert script.upgrade_ops is not None
-    return render_python_code(script.upgrade_ops)
+def written(script: MigrationScript, *, downgrade: bool = False) -> str:
+    """Return the body of ``upgrade()``, or of ``downgrade()``."""
+    operations = script.downgrade_ops if downgrade else script.upgrade_ops
+    assert operations is not None
+    return render_python_code(operations)
 
 
 def run(engine: Engine, operations: Any) -> None:

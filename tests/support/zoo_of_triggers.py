@@ -410,6 +410,37 @@ SQLITE: Mapping[str, Animal] = {
         ],
         calls=["INSERT INTO v VALUES (78, 1)"],
     ),
+    **{
+        f"a history {how} of {event} {when}": Animal(
+            [_HISTORY, f"CREATE TRIGGER t {when} {event} ON invoice BEGIN INSERT INTO h {values}; END"]
+        )
+        for when in ("BEFORE", "AFTER")
+        for event, row in (
+            ("INSERT", "NEW"),
+            ("UPDATE", "OLD"),
+            ("UPDATE OF total", "NEW"),
+            ("UPDATE OF id, total", "OLD"),
+            ("DELETE", "OLD"),
+        )
+        for how, values in {
+            "by position": f"SELECT * FROM invoice WHERE id = {row}.id",
+            "by name": f"(id, total) SELECT id, total FROM invoice WHERE id = {row}.id",
+        }.items()
+    },
+    **{
+        f"INSTEAD OF {event} on a view, by position": Animal(
+            [
+                _HISTORY,
+                "CREATE VIEW v AS SELECT id, total FROM invoice",
+                f"CREATE TRIGGER t INSTEAD OF {event} ON v BEGIN INSERT INTO h SELECT * FROM invoice; END",
+            ],
+            calls=[call],
+        )
+        for event, call in {
+            "UPDATE": "UPDATE v SET total = 1 WHERE id = 1",
+            "DELETE": "DELETE FROM v WHERE id = 1",
+        }.items()
+    },
     "a view of the table and of an archive": MYSQL["a view of the table and of an archive"],
     "a view with a list of columns": Animal(
         ["CREATE VIEW v (a, b) AS SELECT * FROM invoice"], calls=["SELECT * FROM v"]

@@ -286,7 +286,7 @@ def test_keys_are_not_shown() -> None:
     assert repr(ROTATED) == "Token('reset', bytes=32, signing_keys=<2 of them>)"
     assert repr(PERMISSIVE).endswith("signing_keys=<1 of them>, accept_unsigned=True)")
     assert not shows_a_key(" ".join([*map(repr, shown), *map(str, shown)]))
-    for kept in (ROTATED, Reset.__table__.c.token.type, ROTATED._signer):
+    for kept in (ROTATED, PERMISSIVE, Reset.__table__.c.token.type, ROTATED._signer):
         with pytest.raises(TypeError, match="cannot be pickled, because its secret keys would stay there"):
             pickle.dumps(kept)
     assert copy.deepcopy(ROTATED) is copy.copy(ROTATED) is ROTATED

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import Column
 from support.forks import fork, ignore_fork_warning
 from support.strategies import any_text, junk
 
@@ -178,10 +179,32 @@ def test_an_issued_token_is_not_kept(keep: Any) -> None:
 
 
 def test_kind_of_tokens() -> None:
-    """A kind of tokens has no secret, so it can be printed and pickled."""
+    """A kind of tokens has no secret, so it can be printed."""
     assert repr(SESS) == "Token('sess', bytes=32)"
     assert repr(TokenType(SESS)) == "TokenType(Token('sess', bytes=32))"
-    assert pickle.loads(pickle.dumps(SESS)).is_token(SESS.issue().reveal())
+
+
+class Short(Token):
+    """A kind of tokens of an application, with a default of its own."""
+
+    def __init__(self, prefix: str, *, bytes: int = 16) -> None:
+        super().__init__(prefix, bytes=bytes)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [SESS, Token("a", bytes=16), Token("b_1", bytes=20), Token("c", bytes=64), Short("d"), Short("e", bytes=32)],
+    ids=repr,
+)
+def test_pickled_kind(token: Token) -> None:
+    """A pickled kind of tokens, alone or in a column, has its class and settings: each accepts the other's tokens."""
+    column = Column("token", TokenType(token))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        kept: Any = pickle.loads(pickle.dumps([token, column.type, column], protocol))
+        for again in (kept[0], kept[1].token, kept[2].type.token):
+            assert (type(again), repr(again), again.pattern) == (type(token), repr(token), token.pattern)
+            assert again.is_token(token.issue().reveal())
+            assert token.is_token(again.issue().reveal())
 
 
 @pytest.mark.parametrize("kind", [Token, IssuedToken])

@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, defer
 from support.async_sessions import tell
 from support.marks import on
+from support.places_of_columns import PLACES, indexes_of
 
 from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, PublicIdNotFound, lookup, tokens
 from sqlalchemy_public_id.asyncio import tokens as asyncio_tokens
@@ -329,6 +331,14 @@ def test_the_column(engine: Engine, session: Session, stored: IssuedToken) -> No
     assert sorted(indexes) == ["uq_reset_public_id", "uq_reset_token"]
     assert indexes["uq_reset_token"]["column_names"] == ["token"]
     assert indexes["uq_reset_token"]["unique"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_index_of_every_place(place: str) -> None:
+    """The index has its name, wherever a model declares the column."""
+    table = PLACES[place](partial(token_column, RESET))
+
+    assert indexes_of(table) == [("uq_seat_code", True, ["code"])]
 
 
 @pytest.mark.backend

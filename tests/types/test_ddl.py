@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.orm import DeclarativeBase, Mapped
 from sqlalchemy.schema import CreateIndex, CreateTable
 from support.ddl_models import FOREIGN_KEYS, Base, Client, Document, Happening, Person, Post, Reading, sql
+from support.places_of_columns import PLACES, indexes_of
 
 from sqlalchemy_public_id import ObjectId, PublicIdMixin, PublicIdType, Uuid7, bigint_key, public_id_column
 from sqlalchemy_public_id.alembic.render import render_types
@@ -265,3 +267,12 @@ def test_to_metadata_copies_one_index(metadata: MetaData, name: str) -> None:
 
     assert index_of(copy).name == name
     assert index_of(again).name == "uq_people_public_id"
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("others", [[], ["tenant"]], ids=str)
+def test_index_of_every_place(others: list[str], place: str) -> None:
+    """The index has its name and its columns, wherever a model declares the column."""
+    table = PLACES[place](partial(public_id_column, unique_with=others))
+
+    assert indexes_of(table) == [("uq_seat_code", True, ["code", *others])]

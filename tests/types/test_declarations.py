@@ -240,7 +240,6 @@ MAPPED: dict[str, Callable[[Any], Any]] = {
     "Badge declares public_id .*instead of the mixin": lambda base: declare(
         base, "Badge", PublicIdColumnMixin, annotated=str, id=key(), public_id=mapped_column(String(12))
     ),
-    "own, number, .* use PublicIdColumnMixin": lambda base: declare(base, "Badge", PublicIdMixin, number=key()),
     "no mixin that adds the column": lambda base: declare(base, "Badge", id=key(), __public_id__=NanoId()),
     r"Badge: .* write PublicIdMixin\[BadgeId\] and leave the annotation out": lambda base: declare(
         base, "Badge", PublicIdMixin, annotated=BadgeId
@@ -264,7 +263,7 @@ MAPPED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("message", MAPPED)
 def test_refused_when_mapped(base: Any, message: str) -> None:
-    """A model with two ids, two keys or an unknown setting is refused where it is written, and leaves no table."""
+    """A model with two ids or an unknown setting is refused where it is written, and leaves no table."""
     model = declare(base, "Ledger", PublicIdMixin)
     with pytest.raises(ConfigurationError, match=message):
         MAPPED[message](base)

@@ -18,14 +18,12 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
-from coverage import CoverageData
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["CACHE", "OUTCOMES", "Slip", "Trial", "cover", "read_slips", "run", "tests_of"]
+__all__ = ["CACHE", "OUTCOMES", "Slip", "Trial", "cover", "read_lines", "read_slips", "run", "tests_of"]
 
 ROOT = Path(__file__).parents[2]
 SLIPS = Path(__file__).with_name("slips.toml")
@@ -33,6 +31,7 @@ CACHE = ROOT / ".cache" / "mutants"
 OUTCOMES = ("killed", "survived", "timeout", "unsure", "stale", "broken")
 """``timeout``: a test does not end. ``unsure``: the test passes alone, or also fails without the slip. ``stale``: the
 source has changed. ``broken``: pytest has not run the tests."""
+_COVERAGE = CACHE / "coverage"
 _PASSED = 0
 _FAILED = {1, 2, 3}  # exit statuses of pytest: a test fails, a module cannot be imported, a failure cannot be shown
 _NOT_IMPORTED = ("while loading conftest", "found no collectors for")
@@ -85,13 +84,21 @@ def read_slips(files: Sequence[Path] = ()) -> Iterator[Slip]:
 def cover(tests: Sequence[str]) -> Lines:
     """Run *tests*, which must pass, and return which of them execute which line."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    file = CACHE / "coverage"
-    file.unlink(missing_ok=True)
+    _COVERAGE.unlink(missing_ok=True)
     measure = ("--cov=sqlalchemy_public_id", "--cov-context=test", "--cov-report=", "-n", "auto", "--dist", "loadfile")
-    done = _pytest(ROOT / "src", [*tests, *measure], COVERAGE_FILE=str(file))
+    done = _pytest(ROOT / "src", [*tests, *measure], COVERAGE_FILE=str(_COVERAGE))
     if done.returncode != _PASSED:
-        raise SystemExit(f"the tests do not pass without a slip:\n{done.stdout[-4000:]}")
-    data = CoverageData(str(file))
+        raise SystemExit(f"the tests do not pass without a slip:\n{(done.stdout + done.stderr)[-4000:]}")
+    return read_lines()
+
+
+def read_lines() -> Lines:
+    """Return which test executed which line when :func:`cover` ran last."""
+    if not _COVERAGE.exists():  # every slip would survive
+        raise SystemExit("no coverage was recorded yet: run once without --same-lines")
+    from coverage import CoverageData  # of the group "mutants": the tests of this tool run without it
+
+    data = CoverageData(str(_COVERAGE))
     data.read()
     return {
         Path(measured).relative_to(ROOT).as_posix(): {
@@ -120,9 +127,12 @@ def tests_of(slip: Slip, lines: Lines) -> list[str]:
     return sorted(tests, key=lambda test: (_needs_server(test), -own[_file(test)] / total[_file(test)], _file(test)))
 
 
-def run(slip: Slip, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float) -> Trial:
-    """Run *tests* on a copy of the source with the slip, until a test fails, which must also fail when it runs alone.
+def run(
+    slip: Slip, tests: Sequence[str], options: Sequence[str], timeout: float, limit: float, *, again: bool = True
+) -> Trial:
+    """Run *tests* on a copy of the source with the slip, until a test fails.
 
+    :param again: whether this test must fail alone, too, and pass without the slip.
     :param timeout: the time limit for one test, in seconds.
     :param limit: the time limit for all tests, in seconds.
     """
@@ -133,7 +143,7 @@ def run(slip: Slip, tests: Sequence[str], options: Sequence[str], timeout: float
     began = time.monotonic()
     with _copy(slip.path, slip.code) as copy:
         outcome, killer = _first_to_fail(copy, tests, options, timeout, limit)
-        if outcome == "killed" and "::" in killer:
+        if again and outcome == "killed" and "::" in killer:
             alone = _first_to_fail(copy, [killer], options, timeout, limit)[0]
             without = _first_to_fail(ROOT / "src", [killer], options, timeout, limit)[0]
             outcome = outcome if (alone, without) == ("killed", "survived") else "unsure"

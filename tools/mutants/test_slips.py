@@ -1,10 +1,13 @@
-"""The list of slips for ``python -m tools.mutants slips``: each one meets the source as it is now."""
+"""The slips of ``python -m tools.mutants``: those of the list meet the source as it is now, others are made of it."""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
+
+from tools.mutants.generated import generate_slips
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,3 +25,27 @@ def test_slips_meet_the_source() -> None:
         module = ROOT / "src" / "sqlalchemy_public_id" / slip["file"]
         found[slip["id"]] = module.read_text(encoding="utf-8").count(slip["before"]) if module.exists() else None
     assert {id: count for id, count in found.items() if count != 1} == {}
+
+
+def test_generated_slips_compile() -> None:
+    """Each generated slip is a module that Python compiles, and that differs from the one of the library."""
+    slips = list(generate_slips(["dialects", "audit/checks.py"], 1000, seed=1))
+    assert len(slips) > 300
+
+    sources = {slip.path: ast.dump(ast.parse((ROOT / slip.path).read_text(encoding="utf-8"))) for slip in slips}
+    assert [slip.id for slip in slips if ast.dump(ast.parse(slip.code)) == sources[slip.path]] == []
+
+
+def test_generated_slips_are_chosen_by_the_seed() -> None:
+    """A seed chooses the same slips again, and another seed others."""
+
+    def chosen(seed: int) -> list[str]:
+        return [slip.id for slip in generate_slips(["cli"], 20, seed)]
+
+    assert chosen(1) == chosen(1) != chosen(2)
+
+
+def test_place_that_is_missing() -> None:
+    """A place that does not exist is an error, and not a run without slips."""
+    with pytest.raises(SystemExit, match="there is no clu in "):
+        list(generate_slips(["clu"], 20, 1))

@@ -70,6 +70,7 @@ CALLS: dict[str, Callable[[BlockAllocator], list[int]]] = {
 def test_signal_handlers(call: str, allocators: Allocators) -> None:
     """A signal handler takes numbers whatever the thread is doing, unless it leases: no hang, and no number twice."""
     allocator = allocators(block=5_000, timeout=LONGEST)
+    least = 20 if call == "close" else 1000  # close() makes each call lease a block
 
     def work() -> list[str]:
         got: list[int] = []
@@ -84,7 +85,7 @@ def test_signal_handlers(call: str, allocators: Allocators) -> None:
         with handling(handle, signal.SIGVTALRM):
             end = time.monotonic() + SECONDS
             signal.setitimer(signal.ITIMER_VIRTUAL, 0.0002, 0.0002)
-            while time.monotonic() < end:
+            while time.monotonic() < end or len(got) < least:  # on a busy machine, few leases end in time
                 got += CALLS[call](allocator)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         assert all("has interrupted a lease" in str(error) for error in refused)
@@ -92,8 +93,7 @@ def test_signal_handlers(call: str, allocators: Allocators) -> None:
 
     got = in_child(work)  # ends the child after LONGEST seconds
 
-    assert len(got) > (20 if call == "close" else 1000)  # close() makes each call lease a block
-    assert len(got) == len(set(got))
+    assert len(got) == len(set(got)) >= least
 
 
 @pytest.mark.slow
@@ -261,7 +261,7 @@ def test_event_loops_in_threads(async_engine: AsyncEngine, new_engine: Callable[
     end = time.monotonic() + 2
 
     async def take() -> None:
-        while time.monotonic() < end and not errors:
+        while (time.monotonic() < end or len(got) < 20) and not errors:
             try:
                 got.append(await allocator.anext())
             except Exception as error:
@@ -280,7 +280,7 @@ def test_event_loops_in_threads(async_engine: AsyncEngine, new_engine: Callable[
     asyncio.run(drop())
     assert errors == []
     assert allocator._leasing == set()
-    assert len(got) == len(set(got)) > 20
+    assert len(got) == len(set(got)) >= 20
 
 
 # --- wrong counts

@@ -80,6 +80,18 @@ def test_a_plain_key(project: Project, key: dict[str, Any]) -> None:
     project.upgrade()
 
 
+def test_a_new_table_with_a_range(new_project: Callable[..., Project]) -> None:
+    """A table that is created with a range gets its limits from the same revision, whose imports suffice."""
+    project = new_project()
+    metadata = declared(key_range=Range(1001, 2001), enforce_range=True)
+
+    written = project.migrate(metadata)
+
+    assert said(written)[-1] == f"op.set_cluster('{NAME}', key_range={Range(1001, 2001)!r}, enforce_range=True)"
+    assert project.check(metadata) is None
+    assert add(project, metadata) == "3e9"
+
+
 @on("postgresql")
 def test_a_key_that_does_not_count(project: Project) -> None:
     """A key without a counter gets one, with limits."""
@@ -112,6 +124,16 @@ def test_another_cluster_or_guard(project: Project, key: dict[str, Any], next_ke
     assert said(project.migrate(metadata)) == [f"op.set_cluster('{NAME}', {settings})"]
     assert project.check(metadata) is None
     assert add(project, metadata) == next_key
+
+
+@on("sqlite")
+def test_differences_that_are_named(project: Project) -> None:
+    """As a difference, an operation on a key names the table, and each setting that is not the default."""
+    plain(project)
+
+    found = str(project.check(declared(cluster=20, enforce_range=True)))
+
+    assert found.endswith(f"[('set_cluster', '{NAME}', 20, True)]")
 
 
 def test_a_table_that_is_left_out(new_project: Callable[..., Project]) -> None:

@@ -10,7 +10,7 @@ from alembic.autogenerate import render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.operations.ops import UpgradeOps
-from sqlalchemy import Engine
+from sqlalchemy import Engine, inspect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from support.cluster_models import hexes, migrate, models
@@ -53,9 +53,10 @@ def test_table_in_use(parcels: Parcels, operation: Callable[..., None], monkeypa
     with parcels.engine.connect() as other, parcels.engine.connect() as connection:
         before = connection.exec_driver_sql(limit).scalar()
         other.exec_driver_sql(f"LOCK TABLE {NAME}" if is_postgresql else f"LOCK TABLES {NAME} WRITE")
-        with pytest.raises(LockNotAvailable, match=f"could not run op.{operation.__name__}"):
+        with pytest.raises(LockNotAvailable, match=f"could not run op.{operation.__name__}") as caught:
             operation(Operations(MigrationContext.configure(connection)), NAME, **options)
         connection.rollback()
+        assert (caught.value.table, caught.value.attempts, caught.value.timeout) == (NAME, 1, 0.2)
         assert connection.exec_driver_sql(limit).scalar() == before
         other.exec_driver_sql("ROLLBACK" if is_postgresql else "UNLOCK TABLES")
 
@@ -84,6 +85,31 @@ def test_unset_and_set_again(parcels: Parcels) -> None:
     parcels.run(set_cluster, NAME, cluster=10)
 
     assert [*keys, parcels.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("database", "as_script"),
+    [("sqlite", False), *((database, as_script) for database in SERVERS for as_script in (False, True))],
+    indirect=["database"],
+)
+@pytest.mark.parametrize("was_enforced", [False, True], ids=["", "was enforced"])
+@pytest.mark.parametrize("is_enforced", [False, True], ids=["", "is enforced"])
+def test_another_range(parcels: Parcels, was_enforced: bool, is_enforced: bool, as_script: bool) -> None:
+    """A new range replaces the earlier one with its triggers, whether the keys of either are enforced or not."""
+    carry_out = parcels.script if as_script else parcels.run
+    carry_out(set_cluster, NAME, cluster=10, enforce_range=was_enforced)
+    parcels.add()
+    carry_out(set_cluster, NAME, cluster=20, enforce_range=is_enforced, keep_outside=True)
+
+    assert [parcels.add(), parcels.add()] == [ClusterKey.of(20, number) for number in (1, 2)]
+    strange = int(ClusterKey.of(10, 5))
+    if is_enforced and parcels.engine.name != "postgresql":  # whose counter has limits instead
+        with pytest.raises(DBAPIError, match="outside of its range"):
+            parcels.add(id=strange)
+    else:
+        assert parcels.add(id=strange) == strange
+    carry_out(unset_cluster, NAME)
+    assert parcels.add(id=7) == 7
 
 
 @on("mysql", "mariadb")
@@ -117,8 +143,10 @@ def test_the_cluster_of_env_py(parcels: Parcels, monkeypatch: pytest.MonkeyPatch
     keys = [parcels.add().hex]
     monkeypatch.setenv("PUBLIC_ID_CLUSTER", "20")
     parcels.run(set_cluster, NAME)
+    keys.append(parcels.add().hex)
+    parcels.run(set_cluster, NAME, cluster=30, opts={"public_id_cluster": 20})
 
-    assert [*keys, parcels.add().hex] == ["a000000000001", "14000000000001"]
+    assert [*keys, parcels.add().hex] == ["a000000000001", "14000000000001", "1e000000000001"]
 
 
 @on("postgresql")
@@ -139,7 +167,51 @@ def test_serial(parcels: Parcels) -> None:
     assert [*keys, parcels.add()] == [ClusterKey.of(10, number) for number in (1, 2, 3)]
 
 
+@on("postgresql")
+def test_numeric_key(parcels: Parcels) -> None:
+    """A NUMERIC key, which holds any number, gets limits as a BIGINT does; an integer is refused."""
+    parcels.execute(f"DROP TABLE {NAME}")
+    for type_ in ("numeric(20)", "integer"):
+        parcels.execute(f"CREATE TABLE {NAME} (id {type_} PRIMARY KEY, name varchar(50))")
+        parcels.execute(f"CREATE SEQUENCE numeric_keys OWNED BY {NAME}.id")
+        parcels.execute(f"ALTER TABLE {NAME} ALTER COLUMN id SET DEFAULT nextval('numeric_keys')")
+        if type_ == "numeric(20)":
+            parcels.run(set_cluster, NAME, cluster=10)
+            with parcels.engine.connect() as connection:
+                insert = f"INSERT INTO {NAME} (name) VALUES ('new') RETURNING id"
+                assert connection.exec_driver_sql(insert).scalar() == ClusterKey.of(10, 1)
+        else:
+            with pytest.raises(ConfigurationError, match=f"the key of {NAME} is INTEGER, which cannot count up to"):
+                parcels.run(set_cluster, NAME, cluster=10)
+        parcels.execute(f"DROP TABLE {NAME}")
+
+
 # --- a function
+
+
+@on("postgresql")
+def test_config_of_a_schema(parcels: Parcels) -> None:
+    """The config of a schema is created, renewed and dropped there, and the one of the default schema stays."""
+    parcels.execute("DROP SCHEMA IF EXISTS of_config CASCADE")
+    parcels.execute("CREATE SCHEMA of_config")
+
+    def functions() -> list[str]:
+        query = "SELECT pronamespace::regnamespace::text FROM pg_proc WHERE proname = 'this_cluster'"
+        with parcels.engine.connect() as connection:
+            tables = inspect(connection).get_table_names(schema="of_config")
+            found = sorted(connection.exec_driver_sql(query).scalars())
+        assert tables == (["cluster_config"] if "of_config" in found else [])
+        return found
+
+    parcels.run(create_cluster_config, 10)
+    parcels.run(create_cluster_config, 20, schema="of_config")
+    created = functions()
+    parcels.run(drop_cluster_config, schema="of_config")
+
+    assert (created, functions()) == (["of_config", "public"], ["public"])
+    parcels.run(drop_cluster_config)
+    assert functions() == []
+    parcels.execute("DROP SCHEMA of_config")
 
 
 @on(*SERVERS)
@@ -176,6 +248,7 @@ def test_rows_are_counted_over(parcels: Parcels) -> None:
 
 OPERATIONS: list[tuple[ClusterOp, str]] = [
     (CreateClusterConfigOp(10, schema="shop"), "op.create_cluster_config(cluster=10, schema='shop')"),
+    (operations.RenewClusterConfigOp(schema="shop"), "op.create_cluster_config(schema='shop')"),
     (CreateClusterSequenceOp("a", "key", sequence="b"), "op.create_cluster_sequence('a', 'key', sequence='b')"),
     (DropClusterSequenceOp("a", schema="shop"), "op.drop_cluster_sequence('a', schema='shop')"),
     (SetClusterOp("a", cluster=0, enforce_range=True), "op.set_cluster('a', cluster=0, enforce_range=True)"),

@@ -146,6 +146,40 @@ def test_counter_of_a_table_in_another_case(engine: Engine) -> None:
         connection.exec_driver_sql("DROP TABLE depot")
 
 
+TEXT = "'it''s \\\\) AUTO_INCREMENT=77'"
+"""A text with a quote and a backslash, as SQL writes it."""
+PLACES_OF_A_TEXT = {
+    "the comment of the table": ("id bigint {} PRIMARY KEY", f"COMMENT={TEXT}"),
+    "the comment of the key": (f"id bigint {{}} PRIMARY KEY COMMENT {TEXT}", ""),
+    "the comment of another column": (f"id bigint {{}} PRIMARY KEY, name int COMMENT {TEXT}", ""),
+    "the comment of an index": (f"id bigint {{}} PRIMARY KEY, name int, KEY a_name (name) COMMENT {TEXT}", ""),
+    "the comment of a partition": (
+        "id bigint {} PRIMARY KEY",
+        f"PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN MAXVALUE COMMENT = {TEXT})",
+    ),
+    "a value of a partition": (
+        "id bigint {}, name varchar(40), PRIMARY KEY (id, name)",
+        f"PARTITION BY LIST COLUMNS (name) (PARTITION p VALUES IN ({TEXT}))",
+    ),
+    "a default": (f"id bigint {{}} PRIMARY KEY, name varchar(40) DEFAULT {TEXT}", ""),
+    "a condition": (f"id bigint {{}} PRIMARY KEY, name varchar(40), CHECK (name <> {TEXT})", ""),
+    "an expression": (f"id bigint {{}} PRIMARY KEY, name varchar(40) AS ({TEXT})", ""),
+}
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("place", PLACES_OF_A_TEXT)
+def test_text_like_a_counter(engine: Engine, place: str) -> None:
+    """A text that mentions AUTO_INCREMENT is not taken for the counter of an unused table, nor of one without any."""
+    columns, options = PLACES_OF_A_TEXT[place]
+    with engine.connect() as connection:
+        for counts, keys in (("AUTO_INCREMENT", (1, 1)), ("", None)):
+            connection.exec_driver_sql(f"CREATE TABLE `depot's` ({columns.format(counts)}) {options}")
+            found = read_upcoming(connection, "depot's", None, "id")
+            connection.exec_driver_sql("DROP TABLE `depot's`")
+            assert found == keys
+
+
 @on("postgresql")
 def test_clusters_of_two_schemas(engine: Engine, new_schema: Callable[[], str]) -> None:
     """Autogenerate gives the config of each schema the number of the models in this schema."""

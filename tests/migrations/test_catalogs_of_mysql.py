@@ -1,0 +1,292 @@
+"""What MySQL and MariaDB say about a table and its stored programs: each fact, beside one that looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine
+from support.marks import on
+from support.people import People, send
+from support.refusals import refused
+from support.rights import USER, user_with
+
+from sqlalchemy_public_id.migrations.databases import live_table, plan_for
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
+from sqlalchemy_public_id.migrations.state import Demand, IndexFacts
+
+pytestmark = pytest.mark.backend
+
+on_both = on("mysql", "mariadb")
+COLUMN = ", public_id varchar(12) CHARACTER SET ascii COLLATE ascii_bin"
+
+
+@pytest.fixture
+def kept(new_people: Callable[..., People]) -> Iterator[People]:
+    """A table beside another one, to which a program of the test may copy rows by position."""
+    people = new_people(2)
+    people.execute("DROP TABLE IF EXISTS kept")
+    people.execute("CREATE TABLE kept (id bigint, name varchar(50))")
+    yield people
+    people.drop()
+    people.execute("DROP TABLE kept")
+
+
+def create(people: People, statement: str, mode: str = "") -> None:
+    """Create a program in a session with the SQL *mode*, which the program keeps."""
+    with people.engine.connect() as connection:
+        send(connection, f"SET SESSION sql_mode = '{mode}'")
+        send(connection, statement)
+        connection.invalidate()
+
+
+def is_refused(people: People) -> bool:
+    return any(each == "stored-code" for each in codes(people))
+
+
+def codes(people: People) -> list[str]:
+    with people.engine.connect() as connection:
+        report = examine(connection, plan_for(people.target, connection.dialect), PHASES["expand"])
+    return [obstacle.code for obstacle in report.obstacles]
+
+
+# --- stored programs
+
+
+COPIED = "INSERT INTO kept SELECT * FROM person WHERE id = 1"
+QUOTED = COPIED.replace("person", '"person"')
+BODIES: dict[str, tuple[str, str, bool]] = {
+    "a name in quotes": ("ANSI_QUOTES", QUOTED, True),
+    "a text in double quotes": ("", f'SET @x = "x; {COPIED}"', False),
+    "a text in single quotes": ("ANSI_QUOTES", f"SET @x = 'x; {COPIED}'", False),
+    "a backslash": ("NO_BACKSLASH_ESCAPES", f"BEGIN SET @x = 'a\\'; {COPIED}; END", True),
+    "an escaped quote": ("", f"SET @x = 'a\\'; {COPIED}; '", False),
+    "a quote in a text": ("", f"BEGIN SET @x = 'it\\'s'; {COPIED}; SET @x = 'y'; END", True),
+    "a quote that is doubled": ("", f"BEGIN SET @x = 'it''s'; {COPIED}; SET @x = 'y'; END", True),
+    "a double quote in a text": ("", f'BEGIN SET @x = "2\\""; {COPIED}; SET @x = "y"; END', True),
+    "a text that ends with a backslash": ("", f"BEGIN SET @x = 'C:\\\\'; {COPIED}; SET @x = 'y'; END", True),
+    "both": ("ANSI_QUOTES,NO_BACKSLASH_ESCAPES", f"BEGIN SET @x = 'a\\'; {QUOTED}; END", True),
+    "a name in backquotes": ("", COPIED.replace("person", "`person`"), True),
+    "a comment": ("", f"BEGIN /* {COPIED} */ SET @x = 1; # {COPIED}\nEND", False),
+}
+
+
+@on_both
+@pytest.mark.parametrize("case", BODIES)
+def test_modes(kept: People, case: str) -> None:
+    """A program is read with the SQL mode in which it was created: what is a name, and where a text ends."""
+    mode, body, copies = BODIES[case]
+    create(kept, f"CREATE TRIGGER keep AFTER UPDATE ON person FOR EACH ROW {body}", mode)
+
+    assert is_refused(kept) == copies
+
+
+@on_both
+@pytest.mark.parametrize(
+    "head",
+    [
+        "PROCEDURE theirs()",
+        "FUNCTION theirs() RETURNS int",
+        "EVENT theirs ON SCHEDULE EVERY 1 YEAR DISABLE DO",
+    ],
+    ids=lambda head: head.partition(" ")[0],
+)
+def test_quotes_in_the_texts_of_programs(kept: People, head: str) -> None:
+    """A quote in a text, which the catalogs of MySQL show without its escape, does not hide what stands behind it."""
+    kind, last = head.partition(" ")[0], "RETURN 1; " if head.startswith("FUNCTION") else ""
+    create(kept, f"CREATE {head} BEGIN SET @x = 'it''s'; {COPIED}; SET @x = 'y'; {last}END")
+    try:
+        assert f"the {kind.lower()} theirs" in refused(kept, "expand_public_id")["stored-code"]
+    finally:
+        kept.execute(f"DROP {kind} theirs")
+
+
+@on_both
+def test_programs_of_other_databases(kept: People) -> None:
+    """A program counts if it names the table of this database, wherever it is stored, and is named with its schema."""
+    here = str(kept.engine.url.database)
+    elsewhere = f"{here}_else"
+    kept.execute(f"CREATE DATABASE {elsewhere}")
+    try:
+        kept.execute(f"CREATE TABLE {elsewhere}.person (id bigint)")
+        create(kept, f"CREATE PROCEDURE {elsewhere}.their_own() INSERT INTO {here}.kept SELECT * FROM person")
+        create(kept, f"CREATE PROCEDURE abroad() INSERT INTO kept SELECT * FROM {elsewhere}.person")
+        assert not is_refused(kept)
+        create(kept, f"CREATE PROCEDURE {elsewhere}.of_ours() INSERT INTO {here}.kept SELECT * FROM {here}.person")
+        assert f"the procedure {elsewhere}.of_ours has" in refused(kept, "expand_public_id")["stored-code"]
+        kept.execute(f"DROP PROCEDURE {elsewhere}.of_ours")
+        create(kept, "CREATE PROCEDURE at_home() INSERT INTO kept SELECT * FROM person")
+        assert "the procedure at_home has" in refused(kept, "expand_public_id")["stored-code"]
+    finally:
+        kept.execute(f"DROP DATABASE {elsewhere}")
+        for name in ("at_home", "abroad"):
+            kept.execute(f"DROP PROCEDURE IF EXISTS {name}")
+
+
+@contextmanager
+def limited(people: People) -> Iterator[Connection]:
+    """Connect as a user who may migrate the table, and execute procedures without seeing them."""
+    rights = "SELECT, INSERT, UPDATE, ALTER, CREATE"
+    with user_with(people.engine, rights, people.table) as url:
+        people.execute(f"GRANT EXECUTE ON {people.engine.url.database}.* TO {USER}")
+        engine: Engine = create_engine(url)
+        try:
+            with engine.connect() as connection:
+                yield connection
+        finally:
+            engine.dispose()
+
+
+@on_both
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_programs_that_are_hidden(kept: People, count: int) -> None:
+    """A report names up to three programs that the user may not read, and the privileges that the user lacks."""
+    names = [f"p{number}" for number in range(count)]
+    for name in names:
+        create(kept, f"CREATE PROCEDURE {name}() SELECT 1")
+    try:
+        with limited(kept) as connection:
+            plan = plan_for(kept.target, connection.dialect)
+            report = examine(connection, plan, PHASES["expand"])
+    finally:
+        for name in names:
+            kept.execute(f"DROP PROCEDURE {name}")
+
+    shown = ", ".join(f"procedure {name}" for name in names[:3]) + (" and 2 others" if count == 5 else "")
+    missing = "triggers and events, which this user may not see without the privilege TRIGGER, EVENT"
+    assert report.not_examined[:2] == (f"the {shown}, whose statements this user may not see", missing)
+    assert [*report.not_examined[2:]] in ([], ["the triggers of other databases"])
+
+
+# --- the column and its indexes
+
+
+@on_both
+def test_trigger_that_fills_the_column(new_people: Callable[..., People]) -> None:
+    """Only a BEFORE INSERT trigger of the table that names the column can fill it."""
+    people = new_people(0, COLUMN)
+    found = []
+    for when, name in [
+        ("BEFORE INSERT", "public_id"),
+        ("AFTER INSERT", "public_id"),
+        ("BEFORE UPDATE", "public_id"),
+        ("BEFORE INSERT", "name"),
+    ]:
+        value = f"NEW.{name} = 'x'" if when.startswith("BEFORE") else f"@x = NEW.{name}"
+        people.execute(f"CREATE TRIGGER t {when} ON person FOR EACH ROW SET {value}")
+        found.append(people.state().filled)
+        people.execute("DROP TRIGGER t")
+
+    assert found == [True, False, False, False]
+
+
+@on_both
+def test_triggers(new_people: Callable[..., People], engine: Engine) -> None:
+    """Triggers for UPDATE fire in a backfill; those for new rows that name the column may refuse its ids."""
+    people = new_people(0, COLUMN)
+    for name, when in {"b": "AFTER UPDATE", "a": "BEFORE UPDATE", "c": "AFTER INSERT", "d": "BEFORE DELETE"}.items():
+        row = "OLD" if "DELETE" in when else "NEW"
+        people.execute(f"CREATE TRIGGER {name} {when} ON person FOR EACH ROW SET @x = {row}.PUBLIC_ID")
+    people.execute("CREATE TRIGGER e BEFORE INSERT ON person FOR EACH ROW SET @x = NEW.name")
+    with engine.connect() as connection:
+        live = live_table(connection, people.target)
+        assert live.update_triggers() == ["a", "b"]
+        assert [*live.read_constraints()] == [Demand("the trigger c", None, why_not="only an INSERT runs it")]
+
+
+@on("mysql")
+def test_check_that_is_not_enforced(new_people: Callable[..., People], engine: Engine) -> None:
+    """A CHECK of MySQL that is not enforced demands nothing; one that is can be evaluated, also if it has a quote."""
+    people = new_people(
+        0,
+        f"{COLUMN}, CONSTRAINT a CHECK (public_id <> 'it''s'), CONSTRAINT b CHECK (public_id <> 'x') NOT ENFORCED",
+    )
+    with engine.connect() as connection:
+        [demand] = live_table(connection, people.target).read_constraints()
+        rows = "(SELECT 'it''s' AS public_id UNION ALL SELECT 'x') AS person"
+        values = send(connection, f"SELECT {demand.expression} FROM {rows}").scalars().all()
+
+    assert (demand.name, values) == ("the CHECK constraint a", [0, 1])
+
+
+DEFAULTS = {
+    "NULL": None,
+    "'it''s'": "'it''s'",
+    "''": "''",
+    "'NULL '": "'NULL '",
+}
+
+
+@on_both
+@pytest.mark.parametrize("default", DEFAULTS)
+def test_constant_default(new_people: Callable[..., People], default: str) -> None:
+    """The default of a column is a literal that can be written again, also if it has quotes or is empty."""
+    people = new_people(0, f"{COLUMN} DEFAULT {default}")
+    found = people.state().default
+    value = None
+    if found is not None:
+        with people.engine.connect() as connection:
+            value = send(connection, f"SELECT {found}").scalar()
+
+    assert value == (None if default == "NULL" else default[1:-1].replace("''", "'"))
+
+
+@on_both
+@pytest.mark.parametrize("expression", ["concat('it''s', 'x')", "concat('a', '\\\\', 'b')", "upper('x')"])
+def test_expression_as_default(new_people: Callable[..., People], expression: str) -> None:
+    """The expression of a default has the texts that were written, whatever the catalogs escape."""
+    people = new_people(0, f"{COLUMN} DEFAULT ({expression})")
+    with people.engine.connect() as connection:
+        values = send(connection, f"SELECT {people.state().default}, {expression}").one()
+
+    assert values[0] == values[1]
+
+
+@on_both
+def test_indexes(new_people: Callable[..., People]) -> None:
+    """An index of a prefix is no index of the column, and only alone it is one of its prefix."""
+    people = new_people(0, COLUMN)
+    for name, columns in {
+        "a": "public_id",
+        "b": "public_id(4)",
+        "c": "public_id(4), name",
+        "d": "name, public_id",
+    }.items():
+        people.execute(f"CREATE UNIQUE INDEX {name} ON person ({columns})")
+    people.execute("CREATE FULLTEXT INDEX e ON person (name)")
+    state = people.state()
+    usual: dict[str, Any] = {"unique": True, "constraint": True, "kind": "btree"}
+    assert [index for index in state.indexes if not index.primary and index.name < "e"] == [
+        IndexFacts("a", columns=("public_id",), **usual),
+        IndexFacts("b", prefix_of="public_id", prefix=4, **usual),
+        IndexFacts("c", prefix=4, **usual),
+        IndexFacts("d", columns=("name", "public_id"), **usual),
+    ]
+    [fulltext] = [index for index in state.indexes if index.name == "e"]
+    assert (fulltext.unique, fulltext.kind, fulltext.columns) == (False, "fulltext", ("name",))
+    assert state.unique is not None
+    assert state.unique.name == "a"
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("type_", "exact"),
+    [
+        ("varchar(12) CHARACTER SET ascii COLLATE ascii_bin", True),
+        ("varchar(12) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", True),
+        ("varchar(12) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", False),
+        ("varchar(12) CHARACTER SET latin1 COLLATE latin1_general_cs", False),
+        ("binary(16)", True),
+        ("bigint", True),
+    ],
+)
+def test_types(new_people: Callable[..., People], type_: str, exact: bool) -> None:
+    """The type of a column has its character set and collation; numbers and bytes have none, and are exact."""
+    state = new_people(0, f", public_id {type_} NOT NULL COMMENT 'it''s' INVISIBLE DEFAULT 5").state()
+    collation = type_.rpartition(" COLLATE ")[2] if "COLLATE" in type_ else None
+
+    assert (state.exact, state.collation, state.nullable, state.comment) == (exact, collation, False, "it's")
+    assert (state.type or "").replace("bigint(20)", "bigint") == type_
+    assert state.is_invisible
