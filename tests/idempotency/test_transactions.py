@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, func, insert, select, text
-from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.orm import Session
+from support.connections import number_of
 from support.interrupt import interrupted
 from support.marks import on
 from support.purchases import A, B, C, Customer, Line, Order, Tag, stored
+from support.server_faults import end_session
 
 from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict
 from sqlalchemy_public_id.idempotency import insert_once
@@ -255,6 +257,46 @@ def test_interrupted_insert(db: Session, engine: Engine, error: type[BaseExcepti
     assert stored(engine) == []
     assert vars(order)["customer"] is ada
     assert insert_once(db, order) == (order, True)
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["new row", "stored row"])
+@on("postgresql", "mysql", "mariadb")
+def test_connection_lost_at_each_statement(
+    db: Session, engine: Engine, listen: Callable[..., None], is_stored: bool
+) -> None:
+    """If the server ends the connection before any statement of a call, its loss is raised, and the call may repeat."""
+    if is_stored:
+        insert_once(db, Order(public_id=A))
+    db.commit()
+    statements: list[str] = []
+    losses: list[DBAPIError] = []
+    left, number = 0, -1
+
+    def lose(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            statements.append(statement)
+            end_session(engine, number)
+
+    listen(engine, "before_cursor_execute", lose)
+    created = None
+    while created is None:
+        number = number_of(db)
+        db.commit()
+        left = len(statements) + 1
+        try:
+            _, created = insert_once(db, Order(public_id=A))
+        except DBAPIError as loss:
+            losses.append(loss)
+            db.rollback()
+    left = 0
+    db.commit()
+
+    assert created is not is_stored
+    assert len(losses) == len(statements) > 2
+    assert [loss for loss in losses if not loss.connection_invalidated] == []
+    assert stored(engine) == [A]
 
 
 @on("mysql", "mariadb")

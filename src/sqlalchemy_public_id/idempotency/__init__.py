@@ -341,6 +341,8 @@ def _is_of_id(connection: Connection, row: _Row, error: IntegrityError) -> bool 
 
 
 def _first_error(error: DBAPIError, outside: BaseException | None) -> DBAPIError:
+    if error.connection_invalidated:
+        return error  # nothing of the transaction is left: the duplicate no longer matters
     # a transaction that was aborted has lost its savepoints, so ROLLBACK TO SAVEPOINT fails and hides the first error
     first, context = error, error.__context__
     while context not in (None, outside):
