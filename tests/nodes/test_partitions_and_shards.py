@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, Session, mapped_column
 from support import private_engines, private_servers
 from support.engine_stories import STEPS, TENANTS, Place, take
+from support.private_servers import wait_until
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.keys import Range, Ranges, cluster_key, range_of
@@ -76,7 +77,10 @@ def list_partitions(stack: ExitStack, programs: dict[str, str]) -> Place:
 def pglite(stack: ExitStack, programs: dict[str, str]) -> Place:
     """PGlite, which has one connection, with a partition for each tenant."""
     url = stack.enter_context(private_engines.pglite(programs))
-    return in_partitions(engine_of(stack, url, pool_size=1, max_overflow=0), "LIST (tenant_id)", of_one_tenant)
+    engine = engine_of(stack, url, pool_size=1, max_overflow=0)
+    # PGlite refuses a client until it has seen that the one before, which waited for its start, is gone
+    wait_until(lambda: can_connect(engine), "the only connection of PGlite")
+    return in_partitions(engine, "LIST (tenant_id)", of_one_tenant)
 
 
 def oceanbase(stack: ExitStack, programs: dict[str, str]) -> Place:
@@ -124,6 +128,15 @@ def engine_of(stack: ExitStack, url: URL, **options: object) -> Engine:
     engine = create_engine(url, **options)
     stack.callback(engine.dispose)
     return engine
+
+
+def can_connect(engine: Engine) -> bool:
+    """Return True if *engine* has a connection, which its pool keeps."""
+    try:
+        engine.connect().close()
+    except OperationalError:
+        return False
+    return True
 
 
 def numbers(engine: Engine, query: str) -> list[int]:
