@@ -160,6 +160,38 @@ def test_programs_that_are_hidden(kept: People, count: int) -> None:
     assert [*report.not_examined[2:]] in ([], ["the triggers of other databases"])
 
 
+PROGRAMS = {
+    "procedure": "CREATE PROCEDURE program() {}",
+    "trigger": "CREATE TRIGGER program AFTER INSERT ON person FOR EACH ROW {}",
+    "event": "CREATE EVENT program ON SCHEDULE EVERY 1 YEAR DISABLE DO {}",
+}
+
+
+@on_both
+@pytest.mark.parametrize("kind", PROGRAMS)
+@pytest.mark.parametrize("condition", ["1", "'a'", "'a\\'b'"])
+def test_programs_that_are_not_shown_as_written(
+    kept: People, listen: Callable[..., Any], kind: str, condition: str
+) -> None:
+    """A program whose text may hide statements, and that the server does not show as written, is not examined."""
+    create(kept, PROGRAMS[kind].format(f"BEGIN DO {condition}; INSERT INTO kept SELECT * FROM person; END"))
+
+    def of_another(_: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> tuple[str, Any]:
+        return statement.replace("program", "unknown") if "SHOW CREATE" in statement else statement, parameters
+
+    listen(kept.engine, "before_cursor_execute", of_another, retval=True)
+    try:
+        with kept.engine.connect() as connection:
+            report = examine(connection, plan_for(kept.target, connection.dialect), PHASES["expand"])
+    finally:
+        kept.execute(f"DROP {kind} program")
+
+    is_read = condition == "1"
+    assert [obstacle.code for obstacle in report.obstacles] == ["stored-code"] * is_read
+    unseen = f"the {kind} program, whose statements this user may not see"
+    assert (unseen in report.not_examined) != is_read
+
+
 # --- the column and its indexes
 
 

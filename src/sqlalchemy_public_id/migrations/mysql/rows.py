@@ -64,6 +64,9 @@ LEFT JOIN (
 WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND s.TABLE_NAME = :table AND s.NON_UNIQUE = 0
 ORDER BY s.INDEX_NAME <> 'PRIMARY', s.INDEX_NAME, s.SEQ_IN_INDEX
 """)
+_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "double", "year")
+_SHAPES = ("geometry", "point", "linestring", "polygon", "geometrycollection")
+"""The ends of the spatial types, which only MariaDB has in unique indexes, and compares byte by byte."""
 _TIMES: dict[str, TypeEngine[Any]] = {
     "date": Date(),
     "datetime": DATETIME(fsp=6),
@@ -75,7 +78,7 @@ _TIMES: dict[str, TypeEngine[Any]] = {
 def _type_of(part: Any) -> TypeEngine[Any] | None:
     """Return the type for a part of a key; ``None`` if the server cannot convert its values to text and back."""
     kind: str = part.kind or ""
-    if kind.endswith("int") or kind in ("double", "year"):
+    if kind in _NUMBERS:
         return NullType()
     if kind in ("bit", "enum", "set"):
         return NUMBER
@@ -87,7 +90,7 @@ def _type_of(part: Any) -> TypeEngine[Any] | None:
         return Written(_as_text, lambda value: cast(value, _TIMES[kind]))
     if kind in ("inet4", "inet6", "uuid"):
         return Written(_as_text, _itself)
-    if kind.endswith(("binary", "blob")):
+    if kind.endswith(("binary", "blob", *_SHAPES)):
         return Written(func.hex, func.unhex)
     if part.charset is not None:
         return Written(

@@ -100,9 +100,10 @@ class _Catalogs:
                 if error.connection_invalidated:
                     raise
                 unlisted.append(kind.lower())  # a server that speaks MySQL's protocol, such as OceanBase, has no events
-        here, hidden = self._database.here, [f"{row.kind} {row.name}" for row in rows if row.body is None]
-        own = self.reader(1).read(self._programs(row) for row in rows if row.body and row.schema == here)
-        others = self.reader(2).read(self._programs(row) for row in rows if row.body and row.schema != here)
+        here, programs = self._database.here, [(row, self._as_written(row)) for row in rows]
+        hidden = [f"{row.kind} {row.name}" for row, body in programs if body is None]
+        own = self.reader(1).read(self._program(row, body) for row, body in programs if body and row.schema == here)
+        others = self.reader(2).read(self._program(row, body) for row, body in programs if body and row.schema != here)
         reasons = [*own.not_examined, *others.not_examined]
         if hidden:
             names = ", ".join(hidden[:3]) + (f" and {len(hidden) - 3} others" if len(hidden) > 3 else "")
@@ -166,7 +167,7 @@ class _Catalogs:
     def _known(self) -> dict[Path, Sequence[str] | None]:
         return {}
 
-    def _programs(self, row: Row[Any]) -> Program:
+    def _program(self, row: Row[Any], body: str) -> Program:
         modes = {*str(row.mode).split(",")}
         lexis = replace(
             _LEXIS,
@@ -175,20 +176,25 @@ class _Catalogs:
         )
         rows = {"new": self._table, "old": self._table} if row.is_ours else {}
         schema = "" if row.schema == self._database.here else f"{row.schema}."
-        return Program(f"the {row.kind} {schema}{row.name}", self._as_written(row), rows, lexis=lexis)
+        return Program(f"the {row.kind} {schema}{row.name}", body, rows, lexis=lexis)
 
-    def _as_written(self, row: Row[Any]) -> str:
-        """Return the body of a program as it was written: in the catalogs, its texts have lost their escapes."""
-        body, connection = str(row.body), self.migration.table.connection
+    def _as_written(self, row: Row[Any]) -> str | None:
+        """Return the body of a program as it was written, or None if this user may not see it.
+
+        In the catalogs, its texts have lost their escapes, so that one may seem to contain the statements behind it.
+        """
+        body, connection = row.body, self.migration.table.connection
+        if body is None:
+            return None
         beginning = re.split(r"['\"\\]", body, maxsplit=1)[0]
         if beginning == body:
-            return body
+            return str(body)
         try:
             name = quoted_table(row.name, row.schema, connection.dialect)
             found = send(connection, f"SHOW CREATE {row.kind} {name}").one()
         except DBAPIError as error:
             if error.connection_invalidated or can_be_retried(error, connection.dialect):
                 raise
-            return body
+            return None
         written = str(found[3 if row.kind == "event" else 2])
-        return written[written.find(beginning) :] if beginning in written else body
+        return written[written.find(beginning) :] if beginning in written else None

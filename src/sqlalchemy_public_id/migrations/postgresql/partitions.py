@@ -72,7 +72,7 @@ class PartitionedIndex:
 
     def drop_unfinished(self, state: State) -> list[str]:
         """Return the statements that drop what an interrupted build has left."""
-        return [] if state.valid else [*self._drop(state), *self._drop_unattached(state)]
+        return [*self._drop(state), *self._drop_unattached(state)]
 
     def name_of(self, partition: Partition) -> str:
         """Return the quoted name of a partition."""
