@@ -122,18 +122,19 @@ _BYTES = text(f"""
 SELECT CAST(pg_catalog.sum(pg_catalog.pg_total_relation_size(CAST(oid AS regclass))) AS bigint)
 FROM pg_catalog.pg_class WHERE oid = {_THIS} OR oid IN {_PARTITIONS}
 """)
+_FIRES = """({0} = 'A' OR {0} = CAST(CASE pg_catalog.current_setting('session_replication_role')
+       WHEN 'replica' THEN 'R' ELSE 'O' END AS "char"))"""
 # tgtype 16 is UPDATE. A trigger without columns (UPDATE OF) fires for all of them. ev_type 2 of a rule is UPDATE.
 _TRIGGERS = text(f"""
 SELECT tgname FROM pg_catalog.pg_trigger
 WHERE (tgrelid = {_THIS} OR tgrelid IN {_PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
-  AND (tgenabled = 'A' OR tgenabled = CAST(CASE pg_catalog.current_setting('session_replication_role')
-       WHEN 'replica' THEN 'R' ELSE 'O' END AS "char"))
+  AND {_FIRES.format("tgenabled")}
   AND (pg_catalog.cardinality(CAST(tgattr AS int2[])) = 0 OR EXISTS (
       SELECT FROM pg_catalog.pg_attribute a
       WHERE a.attrelid = tgrelid AND a.attname = CAST(:column AS text) AND a.attnum = ANY (tgattr)))
 UNION
 SELECT rulename FROM pg_catalog.pg_rewrite
-WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND ev_enabled <> 'D'
+WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND {_FIRES.format("ev_enabled")}
 ORDER BY 1
 """)
 _TRIGGERS_OF_NEW_ROWS = text(f"""
@@ -145,9 +146,13 @@ WHERE (t.tgrelid = {_THIS} OR t.tgrelid IN {_PARTITIONS}) AND NOT t.tgisinternal
 ORDER BY 1
 """)
 _UNSKIPPABLE = text(f"""
-SELECT DISTINCT tgname FROM pg_catalog.pg_trigger
+SELECT tgname FROM pg_catalog.pg_trigger
 WHERE (tgrelid = {_THIS} OR tgrelid IN {_PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
   AND tgenabled IN ('A', 'R')
+UNION
+SELECT rulename FROM pg_catalog.pg_rewrite
+WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND ev_enabled IN ('A', 'R')
+ORDER BY 1
 """)
 _PRIMARY_KEY = text("""
 SELECT a.attname FROM pg_catalog.pg_class c

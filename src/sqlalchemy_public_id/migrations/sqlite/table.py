@@ -41,9 +41,7 @@ WHERE m.type = 'table' AND lower(k."table") = lower(:table)
   AND lower(COALESCE(k."to", (SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk = 1))) = lower(:column)
 """)
 _NAME = r"""(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[\w$]+)"""
-_EVENT = re.compile(
-    rf"\bUPDATE(?:\s+OF\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*))?\s+ON\s+(?:{_NAME}\s*\.\s*)?{_NAME}", re.IGNORECASE
-)
+_EVENT = re.compile(rf"\bUPDATE(?:\s+OF\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*))?\s+ON\s+{_NAME}", re.IGNORECASE)
 
 _ON_INSERT = re.compile(r"\bINSERT\s+ON\b", re.IGNORECASE)
 

@@ -1,0 +1,140 @@
+"""What SQLite says about a table: each fact, beside one that looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from support.attached_databases import OTHER, attach
+from support.people import People, send
+from support.refusals import refused
+
+from sqlalchemy_public_id.migrations import PublicIdColumn, obstacles
+from sqlalchemy_public_id.migrations.databases import live_table, plan_for, rows_of
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
+
+NewPeople = Callable[..., People]
+
+
+@pytest.fixture
+def both(new_engine: Callable[..., Engine], tmp_path: Path) -> Iterator[Engine]:
+    """An engine whose database has another one attached."""
+    engine = new_engine("sqlite")
+    attach(engine, tmp_path / "other.db")
+    yield engine
+    engine.dispose()
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_kind_of_a_namesake(both: Engine, is_ours: bool) -> None:
+    """A table is virtual if it is so itself, and not if the table of the same name in another database is."""
+    virtual, plain = (OTHER, "main") if is_ours else ("main", OTHER)
+    with both.begin() as connection:
+        send(connection, f"CREATE VIRTUAL TABLE {virtual}.person USING fts5(name)")
+        send(connection, f"CREATE TABLE {plain}.person (id integer PRIMARY KEY, name text)")
+
+    misfit = People(both, schema=OTHER).state().misfit
+
+    assert (misfit.code if misfit else None) == ("virtual" if is_ours else None)
+
+
+@pytest.mark.parametrize("name", ["person", "main.person", '"main" . "person"', "[main].person", "PERSON"])
+@pytest.mark.parametrize("columns", ["", " OF name", " OF public_id", ' OF name, "Public_Id"'])
+def test_triggers_that_an_update_fires(new_people: NewPeople, name: str, columns: str) -> None:
+    """A trigger of UPDATE is found however its table is written, unless it names only other columns."""
+    people = new_people(0, ", public_id text")
+    people.execute(f"CREATE TRIGGER noted AFTER UPDATE{columns} ON {name} BEGIN SELECT 1; END")
+
+    with people.engine.connect() as connection:
+        found = live_table(connection, people.target).update_triggers()
+
+    assert found == ([] if columns == " OF name" else ["noted"])
+
+
+@pytest.mark.parametrize("key", ["a, b", "b, a"])
+@pytest.mark.parametrize("after", ["", "WITHOUT ROWID"])
+def test_order_of_a_key(engine: Engine, key: str, after: str) -> None:
+    """The columns of a primary key are read in the order of the key, whatever the order of the columns is."""
+    target = PublicIdColumn.of("person")
+    with engine.begin() as connection:
+        send(connection, f"CREATE TABLE person (a int, b int, public_id text, PRIMARY KEY ({key})) {after}")
+        live = live_table(connection, target)
+        assert ", ".join(rows_of(live, live.read_state()).read_key()) == key
+
+
+@pytest.mark.parametrize("default", ["NULL", "null", "'NULL'", "'x'"])
+def test_default_of_null(new_people: NewPeople, default: str) -> None:
+    """DEFAULT NULL is no default, and a text is one."""
+    people = new_people(2, f", public_id text DEFAULT {default}")
+
+    assert people.state().default == (default if "'" in default else None)
+    if "'" in default:
+        assert "constant-default" in refused(people)
+    else:
+        people.add()
+        people.check_complete(2)
+
+
+@pytest.mark.parametrize("collation", ["NOCASE", "RTRIM", "rtrim", "BINARY"])
+def test_index_that_compares_otherwise(new_people: NewPeople, collation: str) -> None:
+    """An index by a collation that treats different ids as equal is not the one of the ids."""
+    people = new_people(0, ", public_id text")
+    people.execute(f"CREATE UNIQUE INDEX uq_person_public_id ON person (public_id COLLATE {collation})")
+
+    if collation == "BINARY":
+        people.add()
+        people.check_complete(0)
+    else:
+        assert "another collation" in refused(people)["wrong-index"]
+
+
+@pytest.mark.parametrize("name", ["person", "Person", "PERSON"])
+def test_counter_of_a_table_in_another_case(new_people: NewPeople, name: str) -> None:
+    """After a migration that names the table in another case, no key is given to a second row."""
+    people = new_people(5)
+    people.execute("DELETE FROM person WHERE id > 2")
+    spelled = People(people.engine, name)
+
+    spelled.add()
+
+    spelled.write(1)
+    with people.engine.connect() as connection:
+        assert send(connection, "SELECT max(id) FROM person").scalar() == 6
+
+
+@pytest.mark.parametrize("schema", [None, "main"])
+def test_remedies_name_the_schema(new_people: NewPeople, schema: str | None) -> None:
+    """The change of a column that an obstacle advises names the schema, if the operation does."""
+    people = new_people(1, ", public_id text DEFAULT 'x'")
+    people.schema = schema
+
+    named = f", schema={schema!r}" if schema else ""
+    assert f"op.alter_column('person', 'public_id'{named}, server_default=None)" in refused(people)["constant-default"]
+
+
+@pytest.mark.parametrize("type_", ["integer", "blob", "varchar(3)"])
+def test_type_of_an_existing_column(new_people: NewPeople, type_: str) -> None:
+    """A column of another kind is refused, and one that is too short is not: SQLite stores longer texts in it."""
+    people = new_people(1, f", public_id {type_}")
+
+    if type_ == "varchar(3)":
+        people.add()
+        people.check_complete(1)
+    else:
+        assert "the column public_id is " in " ".join(refused(people).values())
+
+
+def test_invalid_ids_behind_the_sample(new_people: NewPeople, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report compares the ids of the first rows only; the contract compares all, and refuses."""
+    monkeypatch.setattr(obstacles, "SAMPLE", 3)
+    people = new_people(5)
+    people.run("expand_public_id")
+    people.run("backfill_public_id")
+    people.execute("UPDATE person SET public_id = 'no id' WHERE id = 5")
+    with people.engine.connect() as connection:
+        report = examine(connection, plan_for(people.target, connection.dialect), PHASES["contract"])
+
+    assert report.obstacles == ()
+    assert "invalid-ids" in refused(people, "contract_public_id")
