@@ -10,7 +10,7 @@ from support.marks import on
 from support.people import People
 
 from sqlalchemy_public_id.migrations import PublicIdColumn
-from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, examine
 
 pytestmark = [pytest.mark.backend, on("mysql", "mariadb")]
@@ -102,3 +102,19 @@ def test_wider_indexes(new_tables: Callable[..., People]) -> None:
     assert dependants(people, "drop", unique_with=("id_2",)) == [lost.format("wide")]
     assert dependants(people, "drop") == [lost.format(with_others), lost.format("wide")]
     assert dependants(people, "loosen") == dependants(people, "contract") == []
+
+
+def test_reference_from_another_database(new_people: Callable[..., People]) -> None:
+    """A foreign key of a table in another database is found as a reference to the column."""
+    people = new_people(0, f", public_id {TYPE} NOT NULL{UNIQUE}")
+    own, other = people.engine.url.database, f"{people.engine.url.database}_apart"
+    people.execute(f"CREATE DATABASE {other}")
+    try:
+        refers = f"FOREIGN KEY (person) REFERENCES {own}.person (public_id)"
+        people.execute(f"CREATE TABLE {other}.visit (person {TYPE}, {refers})")
+        with people.engine.connect() as connection:
+            found = live_table(connection, people.target).read_references()
+    finally:
+        people.execute(f"DROP DATABASE {other}")
+
+    assert found == [(other, "visit", "person")]
