@@ -137,7 +137,7 @@ def test_who_may_change_a_server_that_is_read_only(
     with user_with(engine) as url:
         send(connection, f"GRANT SELECT ON {engine.url.database}.* TO {USER}")
         if right == "a role":
-            send(connection, "CREATE ROLE public_id_writers")
+            send(connection, "CREATE ROLE IF NOT EXISTS public_id_writers")
             send(connection, f"GRANT public_id_writers TO {USER}")
         elif right:
             send(connection, f"GRANT {right} ON *.* TO {USER}")
