@@ -19,7 +19,7 @@ on_servers = on("postgresql", "mysql", "mariadb")
 
 
 def models(mixin: Any = None, reference: Any = None) -> MetaData:
-    """Return models of users with *mixin*, and of their orders, whose foreign key has the type *reference*."""
+    """Return models of users with *mixin*, and of their orders, whose foreign keys have the type *reference*."""
 
     class Base(DeclarativeBase): ...
 
@@ -32,15 +32,18 @@ def models(mixin: Any = None, reference: Any = None) -> MetaData:
         __tablename__ = "order"
         id: Mapped[int] = mapped_column(primary_key=True)
         user_id: Mapped[int] = mapped_column(*([reference] if reference else []), ForeignKey("user.id"))
+        seller_id: Mapped[int] = mapped_column(*([reference] if reference else []), ForeignKey("user.id"))
 
     return Base.metadata
 
 
 def types(project: Project) -> list[str]:
-    """Return the types of the key and of the foreign key."""
+    """Return the types of the key and of the foreign keys."""
     inspector = inspect(project.engine)
     every = [column for table in ("user", "order") for column in inspector.get_columns(table)]
-    return [str(column["type"]).partition("(")[0] for column in every if column["name"] in {"id", "user_id"}]
+    return [
+        str(column["type"]).partition("(")[0] for column in every if column["name"] in {"id", "user_id", "seller_id"}
+    ]
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def project(new_project: Callable[..., Project]) -> Project:
 
 @on_servers
 def test_integer_keys_stay(project: Project, caplog: pytest.LogCaptureFixture) -> None:
-    """The key and its foreign key keep their types; a warning, and a comment in the revision, say what to declare."""
+    """The key and its foreign keys keep their types; a warning, and a comment in the revision, say what to declare."""
     before = types(project)
     caplog.set_level(logging.WARNING)
 
@@ -60,7 +63,7 @@ def test_integer_keys_stay(project: Project, caplog: pytest.LogCaptureFixture) -
 
     assert upgrade_of(written) == ["op.add_public_id('user')"]
     assert types(project) == before
-    assert sum("PublicIdColumnMixin" in record.message for record in caplog.records) == 2
+    assert sum("PublicIdColumnMixin" in record.message for record in caplog.records) == 3
     assert "    # user.id keeps its type INTEGER, but the model declares the BIGINT of PublicIdMixin." in written
     assert project.check(models(PublicIdMixin)) is None
 

@@ -215,6 +215,39 @@ def test_nothing_is_written(
     assert store.types().items() >= before.items()
 
 
+def test_several_columns_of_a_table(
+    new_store: Callable[[str, Format], Store], new_project: Callable[..., Project], engine: Engine
+) -> None:
+    """No operation is written for any of several columns of one table whose types hold the ids."""
+    type_, ids = TYPES[engine.name]["wider"]
+    names = ["first_id", "second_id", "third_id", "fourth_id"]
+    store = new_store(type_, ids)
+    store.execute(
+        f"CREATE TABLE entry (id integer NOT NULL PRIMARY KEY, {', '.join(f'{name} {type_}' for name in names)})"
+    )
+    metadata = MetaData()
+    columns = [Column(name, PublicIdType(ids)) for name in names]
+    Table("entry", metadata, Column("id", Integer, primary_key=True), *columns)
+
+    assert new_project().differences(metadata) == []
+
+
+@on("sqlite", "postgresql")
+def test_new_foreign_key_to_a_short_column(
+    new_store: Callable[[str, Format], Store], new_project: Callable[..., Project]
+) -> None:
+    """A foreign key to a column that becomes wider in the same revision is not made as short as that was."""
+    store = new_store("varchar(9)", NanoId(length=9))
+    store.create(rows=0)
+    project = new_project()
+    project.configure("render_as_batch=True,")
+
+    project.migrate(store.models(NanoId(length=15), later=True))
+
+    types = store.types()
+    assert "length=9" not in types["memo.owner_public_id"] + types["detour.parcel_id"]
+
+
 @pytest.mark.parametrize(("database", "name"), CASES, indirect=["database"])
 def test_new_foreign_keys(
     new_store: Callable[[str, Format], Store],

@@ -760,4 +760,5 @@ def test_unknown_command() -> None:
         result = run(name)
         assert result.exit_code == 2
         assert re.search(rf"No such command '{name}'.* The commands are add, audit, .*, new, plan, ", result.stderr)
+        assert re.match(r"Usage: public-id .*\nTry 'public-id .*--help'", result.stderr)
     assert "commands are" not in run("--nothing").stderr

@@ -90,6 +90,18 @@ def test_index_that_compares_otherwise(new_people: NewPeople, collation: str) ->
         assert "another collation" in refused(people)["wrong-index"]
 
 
+@pytest.mark.parametrize("collation", ["NOCASE", "RTRIM", "BINARY"])
+def test_column_that_compares_otherwise(new_people: NewPeople, collation: str) -> None:
+    """A column by whose collation different ids are equal is refused, and the remedy names the exact collation."""
+    people = new_people(1, f", public_id varchar(12) COLLATE {collation}")
+
+    if collation == "BINARY":
+        people.add()
+        people.check_complete(1)
+    else:
+        assert "collation='BINARY'" in " ".join(refused(people).values())
+
+
 @pytest.mark.parametrize("name", ["person", "Person", "PERSON"])
 def test_counter_of_a_table_in_another_case(new_people: NewPeople, name: str) -> None:
     """After a migration that names the table in another case, no key is given to a second row."""

@@ -351,14 +351,16 @@ def test_text_of_a_number() -> None:
         ("UNIQUE a (missing, number), UNIQUE b (missing), UNIQUE c (number)", ["number"]),
         ("INDEX a (number), UNIQUE c (region)", ["region"]),
         ("UNIQUE a (number, line(25)), UNIQUE c (region)", ["region"]),
+        ("UNIQUE a (number, place(25)), UNIQUE c (region)", ["region"]),
         ("UNIQUE a (missing, number), INDEX b (number)", []),
     ],
 )
 def test_position(connection: Connection, keys: str, position: list[str]) -> None:
     """Rows are found by the primary key, or the first unique index of columns that are NOT NULL and can be compared."""
     columns = "number int NOT NULL, tenant int NOT NULL, region int NOT NULL, missing int, line linestring NOT NULL"
+    columns += ", place point NOT NULL"
     if connection.dialect.name == "mysql":  # which has no unique index of a line, but indexes of expressions
-        keys = keys.replace("line(25)", "(region + 1)")
+        keys = keys.replace("line(25)", "(region + 1)").replace("place(25)", "(region + 2)")
     send(connection, "DROP TABLE fact")
     send(connection, f"CREATE TABLE fact ({columns}, public_id varchar(12), {keys})")
     send(connection, f"DROP TABLE {OTHER}.fact")

@@ -18,7 +18,8 @@ from support.schema_dumps import dump
 from sqlalchemy_public_id import NanoId, audit, backfill
 from sqlalchemy_public_id.errors import ConfigurationError, DryRun, LockNotAvailable, MigrationRefused
 from sqlalchemy_public_id.migrations import PublicIdColumn
-from sqlalchemy_public_id.migrations.databases import live_table
+from sqlalchemy_public_id.migrations.databases import live_table, plan_for
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
 from sqlalchemy_public_id.migrations.postgresql.rows import RowsByKey
 
 pytestmark = [pytest.mark.backend]
@@ -150,6 +151,23 @@ def test_there_and_back(payments: Payments, layout: str) -> None:
     payments.check_complete(rows)
     payments.run("drop_public_id")
     assert payments.dump() == before
+
+
+@on("postgresql")
+@pytest.mark.parametrize("layout", ["list", "nested"])
+def test_sample_of_several_partitions(payments: Payments, layout: str) -> None:
+    """A plan compares the ids of one partition after the other, until it has seen as many rows as in other tables."""
+    payments.create(layout)
+    payments.run("expand_public_id")
+    payments.run("backfill_public_id")
+    payments.execute(
+        "UPDATE pay SET public_id = 'no id' WHERE id = (SELECT id FROM pay ORDER BY tableoid DESC LIMIT 1)"
+    )
+    with payments.engine.connect() as connection:
+        target = PublicIdColumn.of("pay", unique_with=UNIQUE)
+        report = examine(connection, plan_for(target, connection.dialect), PHASES["contract"])
+
+    assert [obstacle.code for obstacle in report.obstacles] == ["invalid-ids"]
 
 
 @on("postgresql")

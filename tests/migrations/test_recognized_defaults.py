@@ -114,6 +114,31 @@ def test_form_of_a_default(dialect: str) -> None:
     assert written.form_of(written.expression(NEW), NEW, outdated=True) is None
 
 
+OLDER: dict[Format, str] = {
+    ObjectId(storage="text"): (
+        "lower(lpad(to_hex(floor(extract(epoch FROM clock_timestamp()))::bigint), 8, '0') || "
+        "substr(gen_random_uuid()::text, 25, 12) || substr(gen_random_uuid()::text, 25, 4))"
+    ),
+    Uuid7(encoding="hyphenated", storage="text"): (
+        "(lower(lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7' || "
+        "substr(gen_random_uuid()::text, 25, 3) || substr(gen_random_uuid()::text, 20, 1) || "
+        "substr(gen_random_uuid()::text, 25, 12) || substr(gen_random_uuid()::text, 25, 3)))::uuid::text"
+    ),
+    Uuid4(encoding="hex", storage="text"): (
+        "lower(substr(gen_random_uuid()::text, 25, 12) || '4' || substr(gen_random_uuid()::text, 25, 3) || "
+        "substr(gen_random_uuid()::text, 20, 1) || substr(gen_random_uuid()::text, 25, 12) || "
+        "substr(gen_random_uuid()::text, 25, 3))"
+    ),
+}
+"""Format → the default that builds before 1.0 wrote for PostgreSQL."""
+
+
+@pytest.mark.parametrize("format", OLDER, ids=repr)
+def test_defaults_of_older_builds(format: Format) -> None:
+    """A default of a build before 1.0, as PostgreSQL stores it, is the library's."""
+    assert defaults("postgresql", (17,)).form_of(OLDER[format], format) == format
+
+
 def test_outdated_defaults() -> None:
     """A default of builds before 1.0 is the library's, and is outdated if this version writes another one."""
     written, format = defaults("postgresql", (17,)), NanoId(length=2, alphabet="ab")

@@ -136,7 +136,7 @@ MODES = {
 ALWAYS = {"sql_mode": MODES[""], "system_versioning_alter_history": "KEEP"}
 
 
-@on("mysql")
+@on("mysql", "mariadb")
 def test_wanted_settings(connection: Connection) -> None:
     """A migration limits locks only if it commits each step; in a cluster, it waits for the other nodes."""
 

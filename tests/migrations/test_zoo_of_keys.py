@@ -10,8 +10,6 @@ from support.marks import on
 from support.people import People, send
 
 from sqlalchemy_public_id.migrations import backfill
-from sqlalchemy_public_id.migrations.databases import live_table
-from sqlalchemy_public_id.migrations.mysql.rows import MySQLRows, Written
 
 pytestmark = pytest.mark.backend
 
@@ -159,26 +157,3 @@ UNIQUE = {
 def test_unique_index_instead_of_a_primary_key(table: People, columns: str) -> None:
     """Each row gets an id if a unique index on NOT NULL columns identifies the rows."""
     fill(table, columns, UNIQUE[columns])
-
-
-SHAPES = {
-    "point": "POINT({0} 1)",
-    "multipoint": "MULTIPOINT({0} 1)",
-    "linestring": "LINESTRING({0} 1, 2 2)",
-    "polygon": "POLYGON(({0} 0, 9 0, 9 9, {0} 0))",
-    "geometrycollection": "GEOMETRYCOLLECTION(POINT({0} 1))",
-    "geometry": "POINT({0} 1)",
-}
-
-
-@on("mariadb")
-@pytest.mark.parametrize("type_", SHAPES)
-def test_unique_index_of_shapes(table: People, type_: str) -> None:
-    """Each row gets an id if a unique index of a spatial type identifies the rows, whose values are read as digits."""
-    rows = [f"ST_GeomFromText('{SHAPES[type_].format(number)}')" for number in (2, 1, 3, -1, 1000)]
-
-    fill(table, f"shape {type_} NOT NULL, UNIQUE (shape(99))", rows)
-
-    with table.engine.connect() as connection:
-        types = MySQLRows.read_position_columns(live_table(connection, table.target))
-    assert isinstance(types["shape"], Written)

@@ -65,8 +65,6 @@ WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND s.TABLE_NAME = :table A
 ORDER BY s.INDEX_NAME <> 'PRIMARY', s.INDEX_NAME, s.SEQ_IN_INDEX
 """)
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "double", "year")
-_SHAPES = ("geometry", "point", "linestring", "polygon", "geometrycollection")
-"""The ends of the spatial types, which only MariaDB has in unique indexes, and compares byte by byte."""
 _TIMES: dict[str, TypeEngine[Any]] = {
     "date": Date(),
     "datetime": DATETIME(fsp=6),
@@ -90,7 +88,7 @@ def _type_of(part: Any) -> TypeEngine[Any] | None:
         return Written(_as_text, lambda value: cast(value, _TIMES[kind]))
     if kind in ("inet4", "inet6", "uuid"):
         return Written(_as_text, _itself)
-    if kind.endswith(("binary", "blob", *_SHAPES)):
+    if kind.endswith(("binary", "blob")):
         return Written(func.hex, func.unhex)
     if part.charset is not None:
         return Written(
