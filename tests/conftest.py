@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import gc
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -250,6 +251,12 @@ def resident_tables(own_database: None) -> Iterator[ResidentTables]:
     """The tables that are kept after a test, because the next test needs the same ones."""
     with ResidentTables() as tables:
         yield tables
+
+
+@pytest.fixture(autouse=True)
+def _usual_log_level() -> None:
+    """Undo what an application of Litestar has done before, which sets the level of all logs to INFO by default."""
+    logging.getLogger().setLevel(logging.WARNING)
 
 
 @pytest.fixture(autouse=True)
