@@ -109,20 +109,6 @@ def test_refusals(people: People) -> None:
     assert run("expand", "person", "--all").exit_code == UNUSABLE
 
 
-@pytest.mark.slow
-@on("postgresql")
-def test_row_that_stays_locked(people: People) -> None:
-    """A backfill that has read all rows, but could not fill one that others have locked, exits with 1."""
-    run("expand", "person")
-    with people.engine.begin() as connection:
-        connection.execute(text("SELECT * FROM person WHERE id = 50 FOR UPDATE"))
-        locked = run("backfill", "person")
-
-    assert locked.exit_code == REFUSED
-    assert "99 rows of person got an id" in locked.stdout
-    assert "1 row of person has no public_id yet" in locked.stderr
-
-
 @on(*SERVERS)
 def test_locked_table(people: People) -> None:
     """If another session keeps the table locked, the exit status is 1, and the messages name it, if the server does."""

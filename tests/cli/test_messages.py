@@ -121,13 +121,14 @@ def test_lock_of_a_build(person: People) -> None:
 @pytest.mark.slow
 @pytest.mark.backend
 @on("postgresql")
-def test_locked_rows(person: People) -> None:
+@pytest.mark.parametrize("command", ["add", "backfill"])
+def test_locked_rows(person: People, command: str) -> None:
     """While a transaction keeps rows locked, the backfill says what it waits for; the same command fills them later."""
     run("expand", "person")
     with person.engine.connect() as holder:
         holder.execute(text("UPDATE person SET name = 'held' WHERE id = 1"))
-        left = run("add", "person")
-    again = run("add", "person")
+        left = run(command, "person")
+    again = run(command, "person")
 
     assert (left.exit_code, again.exit_code) == (1, 0)
     waits = "person.public_id: rows that others have locked or inserted are left; looking for them again\n"
