@@ -13,7 +13,8 @@ from sqlalchemy.pool import NullPool
 from support.marks import on
 from support.replicas import Replication, replication
 
-from sqlalchemy_public_id import PublicIdMixin, Snowflake, audit
+from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, Snowflake, audit
+from sqlalchemy_public_id.backfill import MaxLag
 from sqlalchemy_public_id.formats import BASE36
 from sqlalchemy_public_id.keys import BlockAllocator, CoprimeKey, CoprimeStep, Range, block_key, cluster_key
 
@@ -79,6 +80,19 @@ class Program:
 def servers(database: str, programs: dict[str, str]) -> Iterator[Replication]:
     with replication(database, programs) as pair:
         yield pair
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_promoted_server(servers: Replication, new_engine: Callable[..., Engine], database: str) -> None:
+    """A replica that was promoted is no replica any more; a backfill that is to wait for it is refused."""
+    primary, replica = (new_engine(database, url, poolclass=NullPool) for url in (servers.primary, servers.replica))
+    lag = MaxLag(replica)
+    with primary.connect() as connection:
+        servers.fall_behind()
+        lag.lag(connection)  # a number, or None if the replication has stopped
+        servers.promote()
+        with pytest.raises(ConfigurationError, match="is not a replica"):
+            lag.lag(connection)
 
 
 @on("postgresql", "mysql", "mariadb")

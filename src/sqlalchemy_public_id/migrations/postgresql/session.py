@@ -34,7 +34,10 @@ _CLASS = 1_886_743_908
 _LIMITS = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
 """The limits that a role or a server may set for requests; 0 is no limit. Building an index takes longer."""
 _WRITTEN = text("SELECT CAST(pg_catalog.pg_current_wal_lsn() - '0/0' AS bigint)")
-_REPLAYED = text("SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint)")
+# a primary that was promoted, or has recovered from a crash, remembers the position that it had replayed by then
+_REPLAYED = text("""
+SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint) WHERE pg_catalog.pg_is_in_recovery()
+""")
 _ACTIVE = text("""
 SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client backend', 'parallel worker')) AS active,
        count(*) FILTER (WHERE state IS NULL AND usesysid IS NOT NULL AND datid IS NOT NULL) AS hidden,
