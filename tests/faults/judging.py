@@ -86,6 +86,8 @@ class Judge:
 
     def judge_error(self, error: BaseException, incidents: list[Incident], wishes: list[Wish]) -> None:
         made_up = [incident for incident in incidents if incident.fault is not None]
+        if isinstance(error, PendingRollbackError) and not self._is_in_second_session:
+            self.report("PendingRollbackError instead of its reason", error)
         if made_up:
             errors = [incident.error for incident in made_up]
             if len(made_up) > 1 and (error in errors or getattr(error, "orig", None) in errors):
@@ -130,9 +132,12 @@ class Judge:
         raised = [incident.error for incident in self.driver.incidents]
         if error in raised or getattr(error, "orig", None) is interruption:  # a column default has raised it
             return True
-        # the block of the application's second session ends with its own error
-        is_second = self.history.listener.startswith("session") or self.op.name == "second_session"
-        return isinstance(error, PendingRollbackError) and is_second
+        return isinstance(error, PendingRollbackError) and self._is_in_second_session
+
+    @property
+    def _is_in_second_session(self) -> bool:
+        """True if the block of the application's second session may end with its own error."""
+        return self.history.listener.startswith("session") or self.op.name == "second_session"
 
     def _explains(self, incident: Incident, error: BaseException, wishes: list[Wish]) -> bool:
         """Return True if the refusal of the database is a reason for *error*."""
