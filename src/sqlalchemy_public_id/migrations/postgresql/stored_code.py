@@ -53,31 +53,35 @@ FROM pg_catalog.pg_trigger t
 WHERE CAST(t.tgfoid AS bigint) = ANY (CAST(:functions AS bigint[])) AND NOT t.tgisinternal
 GROUP BY t.tgfoid
 """)
-# is_generic: an argument takes the rows of any table. body: of BEGIN ATOMIC, with the columns of its creation
+_GENERIC = "('record', 'anyelement', 'anycompatible', 'anynonarray')"
+"""Names of types whose arguments take the rows of any table."""
+# body: of BEGIN ATOMIC, with the columns of its creation. Most functions are left out by the types of their arguments,
+# before these are described: a database may have tens of thousands.
 _FUNCTIONS = text(f"""
 SELECT CAST(p.oid AS bigint) AS function, p.proname AS name, CAST(CAST(p.oid AS regprocedure) AS text) AS signature,
        l.lanname AS language, n.nspname = 'pg_catalog' AS is_server_s,
        COALESCE(pg_catalog.pg_get_function_sqlbody(p.oid), p.prosrc) AS body,
-       CAST(pg_catalog.to_regclass(:regclass) AS oid) = r.typrelid AS returns_ours,
+       {_THIS} = r.typrelid AS returns_ours,
        CASE WHEN r.typrelid <> CAST(0 AS oid) THEN CAST(CAST(r.typrelid AS regclass) AS text) END AS returned,
-       a.arguments, COALESCE(a.is_generic, false) AS is_generic
-FROM pg_catalog.pg_proc p
+       (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(
+                   p.proargnames[CAST(u.place AS int)], COALESCE(p.proargmodes[CAST(u.place AS int)], 'i'),
+                   t.typrelid = {_THIS},
+                   CASE WHEN t.typrelid <> CAST(0 AS oid) THEN CAST(CAST(t.typrelid AS regclass) AS text) END,
+                   t.typname IN {_GENERIC}) ORDER BY u.place)
+        FROM pg_catalog.unnest(p.arguments) WITH ORDINALITY u (type, place)
+        JOIN pg_catalog.pg_type t ON t.oid = u.type) AS arguments,
+       p.arguments && kinds.generic AS is_generic
+FROM (SELECT *, COALESCE(proallargtypes, CAST(proargtypes AS oid[])) AS arguments FROM pg_catalog.pg_proc) p
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_catalog.pg_type r ON r.oid = p.prorettype
-LEFT JOIN LATERAL (
-    SELECT pg_catalog.json_agg(pg_catalog.json_build_array(
-               p.proargnames[CAST(u.place AS int)], COALESCE(p.proargmodes[CAST(u.place AS int)], 'i'),
-               t.typrelid = {_THIS},
-               CASE WHEN t.typrelid <> CAST(0 AS oid) THEN CAST(CAST(t.typrelid AS regclass) AS text) END,
-               t.typname IN ('record', 'anyelement', 'anycompatible', 'anynonarray')) ORDER BY u.place) AS arguments,
-           pg_catalog.bool_or(t.typname IN ('record', 'anyelement', 'anycompatible', 'anynonarray')) AS is_generic,
-           pg_catalog.bool_or(t.typrelid = {_THIS}) AS takes_ours
-    FROM pg_catalog.unnest(COALESCE(p.proallargtypes, CAST(p.proargtypes AS oid[]))) WITH ORDINALITY u (type, place)
-    JOIN pg_catalog.pg_type t ON t.oid = u.type) a ON true
+CROSS JOIN (
+    SELECT COALESCE(pg_catalog.array_agg(oid) FILTER (WHERE typname IN {_GENERIC}), '{{}}') AS generic,
+           COALESCE(pg_catalog.array_agg(oid) FILTER (WHERE typrelid = {_THIS}), '{{}}') AS ours
+    FROM pg_catalog.pg_type) kinds
 WHERE CAST(p.oid AS bigint) = ANY (CAST(:functions AS bigint[])) OR l.lanname NOT IN ('internal', 'c')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND (
-    r.typrelid = {_THIS} OR a.takes_ours OR a.is_generic
+    r.typrelid = {_THIS} OR p.arguments && kinds.ours OR p.arguments && kinds.generic
     OR pg_catalog.strpos(pg_catalog.lower(p.prosrc), pg_catalog.lower(CAST(:table AS text))) > 0)
   AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_proc'::regclass::oid
                   AND d.objid = p.oid AND d.deptype = 'e')
