@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine
+from support.connections import count_waiting
 from support.marks import on
 from support.people import People, send
+from support.private_servers import wait_until
 from support.rights import USER, user_with
 
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -36,13 +39,18 @@ def connection(engine: Engine) -> Iterator[Connection]:
 
 @on("postgresql")
 def test_users_of_a_table(new_people: Callable[..., People], connection: Connection) -> None:
-    """The three sessions that have used the table for the longest time are named, in this order."""
+    """The three sessions that have used the table for the longest time are named, in this order; one that waits is not."""
     people, numbers = new_people(1), []
-    with ExitStack() as stack:
+    with ThreadPoolExecutor() as threads, ExitStack() as stack:
+        waiting = stack.enter_context(people.engine.connect())
+        send(waiting, "SELECT 1")  # begins the first transaction
+        lock = stack.enter_context(ExitStack())
         for _ in range(4):
             other = stack.enter_context(people.engine.connect())
             send(other, "SELECT * FROM person").all()
             numbers.append(send(other, "SELECT pg_backend_pid()").scalar())
+        lock.callback(threads.submit(send, waiting, "LOCK TABLE person").result)
+        wait_until(lambda: count_waiting(connection) == 1, "a session that waits")
         users = PostgreSQLSession(connection).read_users("person", None)
 
     assert [user.split(" (")[0] for user in users] == [f"connection {number}" for number in numbers[:3]]
@@ -96,15 +104,25 @@ def test_modes_that_change_rows(mode: str) -> None:
 @on("postgresql")
 def test_load_that_is_hidden(connection: Connection, engine: Engine) -> None:
     """The load is unknown to a role that may not see the activity of others, and the error says what to grant."""
-    with user_with(engine) as url:
+    with user_with(engine) as url, ThreadPoolExecutor() as threads:
         limited = create_engine(url)
         try:
-            with limited.connect() as own:
+            with limited.connect() as own, limited.connect() as busy:
+                session = PostgreSQLSession(own)
                 with pytest.raises(ConfigurationError, match=f"GRANT pg_read_all_stats TO {USER}"):
-                    PostgreSQLSession(own).count_running()
-                send(connection, f"GRANT pg_read_all_stats TO {USER}")
-                own.rollback()
-                assert PostgreSQLSession(own).count_running() >= 0
+                    session.count_running()
+                send(connection, "SELECT pg_advisory_lock(1)")
+                running = threads.submit(send, busy, "SELECT pg_advisory_xact_lock(1)")
+                try:
+                    wait_until(lambda: count_waiting(connection) == 1, "a statement of the same role")
+                    with pytest.raises(ConfigurationError, match=f"GRANT pg_read_all_stats TO {USER}"):
+                        session.count_running()
+                    send(connection, f"GRANT pg_read_all_stats TO {USER}")
+                    own.rollback()
+                    assert session.count_running() >= 1
+                finally:
+                    send(connection, "SELECT pg_advisory_unlock(1)")
+                    running.result()
         finally:
             limited.dispose()
 

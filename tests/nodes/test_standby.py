@@ -11,11 +11,13 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, inspect, text
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
-from support.people import People
+from support.connections import count_waiting, monitor
+from support.people import People, send
 from support.private_servers import wait_until
+from support.rights import user_with
 
 from sqlalchemy_public_id import backfill
-from sqlalchemy_public_id.backfill import MaxLag
+from sqlalchemy_public_id.backfill import MaxLag, MaxLoad
 from sqlalchemy_public_id.cli.commands import public_id
 
 
@@ -60,6 +62,36 @@ def test_waits(engines: tuple[Engine, Engine], people: People) -> None:
 
     people.run("contract_public_id")
     people.check_complete(2000)
+
+
+def test_load(engines: tuple[Engine, Engine]) -> None:
+    """What sends the log to the replica is always active, but no load; nobody needs a right to see it."""
+    primary, _ = engines
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND usename <> current_user"
+    with primary.connect() as connection:
+        senders = "SELECT state FROM pg_stat_activity WHERE backend_type = 'walsender'"
+        assert connection.scalars(text(senders)).all() == ["active"]
+        assert MaxLoad(0).running(connection) == 0
+    with user_with(primary) as url, create_engine(url, poolclass=NullPool).connect() as limited:
+        limited.execution_options(isolation_level="AUTOCOMMIT")
+        wait_until(lambda: not limited.scalar(text(others)), "the end of other connections")
+        assert MaxLoad(0).running(limited) == 0
+
+
+def test_load_inside_a_transaction(engines: tuple[Engine, Engine]) -> None:
+    """A backfill in the transaction of its caller sees that others become busy, and that they end."""
+    primary, _ = engines
+    with monitor(primary) as watch, primary.connect() as own, primary.connect() as other, ThreadPoolExecutor(1) as pool:
+        send(own, "SELECT pg_advisory_lock(1)")
+        found = [MaxLoad(0).running(own)]
+        waiting = pool.submit(send, other, "SELECT pg_advisory_lock(1)")
+        wait_until(lambda: count_waiting(watch) == 1, "the other session waits")
+        found.append(MaxLoad(0).running(own))
+        send(own, "SELECT pg_advisory_unlock(1)")
+        waiting.result()
+        found.append(MaxLoad(0).running(own))
+
+    assert found == [0, 1, 0]
 
 
 def test_command(engines: tuple[Engine, Engine], people: People) -> None:

@@ -127,6 +127,8 @@ class PostgreSQLSession(MigrationSession):
         return bool(send(self.connection, query).scalar())
 
     def count_running(self) -> int:
+        if not self._is_alone:  # what a transaction has read of these statistics stays the same until it ends
+            send(self.connection, "SELECT pg_catalog.pg_stat_clear_snapshot()")
         row = self.connection.execute(_ACTIVE).one()
         if row.hidden:
             raise ConfigurationError(
