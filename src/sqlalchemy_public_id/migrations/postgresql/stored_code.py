@@ -75,6 +75,8 @@ FROM (SELECT *, COALESCE(proallargtypes, CAST(proargtypes AS oid[])) AS argument
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_catalog.pg_type r ON r.oid = p.prorettype
+LEFT JOIN pg_catalog.pg_depend d  -- on an extension
+    ON d.classid = 'pg_catalog.pg_proc'::regclass::oid AND d.objid = p.oid AND d.deptype = 'e'
 CROSS JOIN (
     SELECT COALESCE(pg_catalog.array_agg(oid) FILTER (WHERE typname IN {_GENERIC}), '{{}}') AS generic,
            COALESCE(pg_catalog.array_agg(oid) FILTER (WHERE typrelid = {_THIS}), '{{}}') AS ours
@@ -83,8 +85,7 @@ WHERE CAST(p.oid AS bigint) = ANY (CAST(:functions AS bigint[])) OR l.lanname NO
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND (
     r.typrelid = {_THIS} OR p.arguments && kinds.ours OR p.arguments && kinds.generic
     OR pg_catalog.strpos(pg_catalog.lower(p.prosrc), pg_catalog.lower(CAST(:table AS text))) > 0)
-  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_proc'::regclass::oid
-                  AND d.objid = p.oid AND d.deptype = 'e')
+  AND d.objid IS NULL
 ORDER BY p.proname, p.oid
 """).columns(arguments=JSON())
 # the setting exists if the library is loaded; without it, the view is an error

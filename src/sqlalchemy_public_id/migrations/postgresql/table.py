@@ -99,19 +99,21 @@ LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attn
 LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
 WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
 """).columns(calls=JSON(), indexes=JSON(), partition_keys=JSON())
+# the array lets PostgreSQL expect ten partitions, not a thousand, for which it would compile the query
 _PARTS = text(f"""
 SELECT n.nspname AS schema, r.relname AS name, pn.nspname AS parent_schema, p.relname AS parent,
        CAST(r.relkind AS text) AS kind, pg_catalog.pg_has_role(r.relowner, 'USAGE') AS is_owned,
        COALESCE(k.convalidated, false) AS checked,
        (SELECT pg_catalog.json_agg(each) FROM ({_INDEXES.format(relation="r.oid")}) each) AS indexes
-FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(:regclass)) t
-JOIN pg_catalog.pg_class r ON r.oid = CAST(t.relid AS oid)
+FROM pg_catalog.pg_class r
 JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
-JOIN pg_catalog.pg_class p ON p.oid = CAST(t.parentrelid AS oid)
+JOIN pg_catalog.pg_inherits h ON h.inhrelid = r.oid
+JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
 JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace
 LEFT JOIN pg_catalog.pg_constraint k ON k.conrelid = r.oid AND k.conname = CAST(:check AS text)
-WHERE CAST(t.relid AS oid) <> {_THIS}
-ORDER BY t.level, n.nspname, r.relname
+WHERE r.oid = ANY (ARRAY{_PARTITIONS}) AND r.oid <> {_THIS}
+ORDER BY (SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_ancestors(CAST(r.oid AS regclass))),
+         n.nspname, r.relname
 """).columns(indexes=JSON())
 # a partitioned table stores no rows itself
 _ROWS = text(f"""
