@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy.engine import URL
 from support import private_servers
 from support.private_clusters import Galera, GroupReplication, running
+from support.replicas import Replication, replication
 
 pytest.register_assert_rewrite("cluster_stories")
 
@@ -73,3 +74,9 @@ def group(programs: dict[str, str]) -> Iterator[GroupReplication]:
     """Three nodes of group replication, all of them primaries."""
     with running(GroupReplication, programs) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def servers(database: str, programs: dict[str, str]) -> Iterator[Replication]:
+    with replication(database, programs) as pair:
+        yield pair

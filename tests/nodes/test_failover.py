@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from sqlalchemy.pool import NullPool
 from support.marks import on
-from support.replicas import Replication, replication
+from support.replicas import Replication
 
-from sqlalchemy_public_id import ConfigurationError, PublicIdMixin, Snowflake, audit
-from sqlalchemy_public_id.backfill import MaxLag
+from sqlalchemy_public_id import PublicIdMixin, Snowflake, audit
 from sqlalchemy_public_id.formats import BASE36
 from sqlalchemy_public_id.keys import BlockAllocator, CoprimeKey, CoprimeStep, Range, block_key, cluster_key
 
@@ -74,25 +72,6 @@ class Program:
                 made["depot"].add(depot.id)
                 made["post"].add(post.id)
         return made
-
-
-@pytest.fixture
-def servers(database: str, programs: dict[str, str]) -> Iterator[Replication]:
-    with replication(database, programs) as pair:
-        yield pair
-
-
-@on("postgresql", "mysql", "mariadb")
-def test_promoted_server(servers: Replication, new_engine: Callable[..., Engine], database: str) -> None:
-    """A replica that was promoted is no replica any more; a backfill that is to wait for it is refused."""
-    primary, replica = (new_engine(database, url, poolclass=NullPool) for url in (servers.primary, servers.replica))
-    lag = MaxLag(replica)
-    with primary.connect() as connection:
-        servers.fall_behind()
-        lag.lag(connection)  # a number, or None if the replication has stopped
-        servers.promote()
-        with pytest.raises(ConfigurationError, match="is not a replica"):
-            lag.lag(connection)
 
 
 @on("postgresql", "mysql", "mariadb")

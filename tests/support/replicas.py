@@ -54,39 +54,53 @@ class ByGtid(Replication):
     wait: ClassVar[str]
     """The function that waits for a position, and returns 0 when it is reached."""
     source: ClassVar[str]
-    """The statement that tells the replica its primary."""
-    name: ClassVar[str]
-    """What statements call a replica."""
+    """The statement that tells the replica a source."""
+    start: ClassVar[str]
+    stop: ClassVar[str]
+    reset: ClassVar[str]
+    """The statements that start the replication from a source, stop it, and forget the source."""
 
-    def begin(self) -> None:
-        """Start the replication."""
-        execute(self.replica, self.source.format(host=HOST, port=self.primary.port))
-        execute(self.replica, f"START {self.name}")
+    def begin(self, port: int | None = None, channel: str = "") -> None:
+        """Start the replication from the server on *port*, by default the primary."""
+        values = {"host": HOST, "port": port or self.primary.port, "channel": channel}
+        execute(self.replica, self.source.format(**values))
+        execute(self.replica, self.start.format(**values))
+
+    def forget(self, channel: str = "") -> None:
+        """Stop the replication from a source, and forget it."""
+        execute(self.replica, self.stop.format(channel=channel))
+        execute(self.replica, self.reset.format(channel=channel))
 
     def fall_behind(self) -> None:
         [position] = answer(self.primary, f"SELECT {self.position}")
         reached = f"SELECT {self.wait}('{''.join(position.split())}', 5)"
         wait_until(lambda: answer(self.replica, reached) == (0,), "the rows on the replica")
-        execute(self.replica, f"STOP {self.name}")
+        execute(self.replica, self.stop.format(channel=""))
 
     def promote(self) -> None:
-        execute(self.replica, f"RESET {self.name} ALL")
+        execute(self.replica, self.reset.format(channel=""))
 
 
 class OnMySQL(ByGtid):
-    position, wait, name = "@@global.gtid_executed", "WAIT_FOR_EXECUTED_GTID_SET", "REPLICA"
+    position, wait = "@@global.gtid_executed", "WAIT_FOR_EXECUTED_GTID_SET"
     source = (
         "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{host}', SOURCE_PORT = {port}, SOURCE_USER = 'root', "
-        "SOURCE_AUTO_POSITION = 1"
+        "SOURCE_AUTO_POSITION = 1 FOR CHANNEL '{channel}'"
     )
+    start = "START REPLICA FOR CHANNEL '{channel}'"
+    stop = "STOP REPLICA FOR CHANNEL '{channel}'"
+    reset = "RESET REPLICA ALL FOR CHANNEL '{channel}'"
 
 
 class OnMariaDB(ByGtid):
-    position, wait, name = "@@global.gtid_binlog_pos", "MASTER_GTID_WAIT", "SLAVE"
+    position, wait = "@@global.gtid_binlog_pos", "MASTER_GTID_WAIT"
     source = (
-        "CHANGE MASTER TO MASTER_HOST = '{host}', MASTER_PORT = {port}, MASTER_USER = 'root', "
+        "CHANGE MASTER '{channel}' TO MASTER_HOST = '{host}', MASTER_PORT = {port}, MASTER_USER = 'root', "
         "MASTER_USE_GTID = slave_pos"
     )
+    start = "START SLAVE '{channel}'"
+    stop = "STOP SLAVE '{channel}'"
+    reset = "RESET SLAVE '{channel}' ALL"
 
 
 class _Logged(places.Server):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import is_autocommit
@@ -36,8 +36,11 @@ _READ = (
     *("wsrep_on", "wsrep_sync_wait", "group_replication_single_primary_mode", "group_replication_consistency"),
     *("innodb_lock_wait_timeout", "tx_isolation", "transaction_isolation"),
 )
-_STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MariaDB before 10.5 the second
+_STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MySQL before 8.0.22 the second
+_STATUS_OF_MARIADB = ("SHOW ALL SLAVES STATUS",)  # the others show only the connection without a name
 _BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
+_SOURCE = ("Source_Server_Id", "Master_Server_Id")
+_IS_CONNECTED = ("Replica_IO_Running", "Slave_IO_Running")
 _USERS = """
 SELECT t.PROCESSLIST_ID, t.PROCESSLIST_USER, t.PROCESSLIST_COMMAND,
   MIN(IF(l.OBJECT_NAME = {name}, '', CONCAT('uses ', l.OBJECT_NAME))), t.PROCESSLIST_TIME
@@ -140,18 +143,27 @@ class MySQLSession(MigrationSession):
         return int(send(self.connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
 
     def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
-        for query in _STATUS:
+        rows = self._read_sources()
+        if not rows:
+            raise no_replica(self.connection)
+        # a replica may have several sources; it has the rows of *primary* from one of them, or by way of another server
+        number = send(primary, "SELECT @@server_id").scalar()
+        direct = [row for row in rows if _value(row, _SOURCE) == number]
+        behind = [_read_behind(row) for row in direct or rows]
+        known = [seconds for seconds in behind if seconds is not None]
+        return max(known) if len(known) == len(behind) else None
+
+    def _read_sources(self) -> list[RowMapping]:
+        """Return the state of the replication from each source."""
+        is_mariadb = getattr(self.connection.dialect, "is_mariadb", False)
+        *others, last = _STATUS_OF_MARIADB if is_mariadb else _STATUS
+        for query in others:
             try:
-                row = send(self.connection, query).mappings().first()
+                return [*send(self.connection, query).mappings()]
             except DBAPIError as error:
-                if error.connection_invalidated or query == _STATUS[-1]:
+                if error.connection_invalidated:
                     raise
-                continue  # try the other name of the statement
-            if row is None:
-                raise no_replica(self.connection)
-            behind = next(row[name] for name in _BEHIND if name in row)
-            return None if behind is None else float(behind)
-        return None
+        return [*send(self.connection, last).mappings()]
 
     # --- the turn
 
@@ -165,6 +177,17 @@ class MySQLSession(MigrationSession):
 
     def end_turn(self) -> None:
         restore(self.connection, f"SELECT RELEASE_LOCK({self._turn})")
+
+
+def _read_behind(row: RowMapping) -> float | None:
+    """Return the seconds that a replica is behind a source; MySQL reports 0 also while it tries to connect."""
+    seconds = _value(row, _BEHIND)
+    return None if seconds is None or _value(row, _IS_CONNECTED) != "Yes" else float(seconds)
+
+
+def _value(row: RowMapping, names: Sequence[str]) -> Any:
+    """Return the value of the first column of these *names* that the row has."""
+    return next(row[name] for name in names if name in row)
 
 
 def try_lock(connection: Connection, name: str) -> int:
