@@ -107,7 +107,7 @@ class _Catalogs:
         reasons = [*own.not_examined, *others.not_examined]
         if hidden:
             names = ", ".join(hidden[:3]) + (f" and {len(hidden) - 3} others" if len(hidden) > 3 else "")
-            reasons.append(f"the {names}, whose statements this user may not see")
+            reasons.append(f"the {names}, whose statements this user may not see as they were written")
         if unlisted:
             reasons.append(f"{' and '.join(unlisted)}, which the server does not list")
         if missing:
