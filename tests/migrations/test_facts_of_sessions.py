@@ -39,7 +39,7 @@ def connection(engine: Engine) -> Iterator[Connection]:
 
 @on("postgresql")
 def test_users_of_a_table(new_people: Callable[..., People], connection: Connection) -> None:
-    """The three sessions that have used the table for the longest time are named, in this order; one that waits is not."""
+    """The three sessions that have used the table for the longest time are named in this order, and none that waits."""
     people, numbers = new_people(1), []
     with ThreadPoolExecutor() as threads, ExitStack() as stack:
         waiting = stack.enter_context(people.engine.connect())

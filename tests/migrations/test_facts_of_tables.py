@@ -220,6 +220,50 @@ def test_largest_key(connection: Connection, type_: Integer, bits: int) -> None:
     assert live(connection).read_largest_key("number", type_) == 2**bits - 1
 
 
+def test_references(connection: Connection) -> None:
+    """A foreign key counts if it is to the ids, also as one column of several; the other columns do not."""
+    name = connection.dialect.name
+    here = "" if name == "sqlite" else f"{OTHER}."
+    ids = "public_id varchar(12) NOT NULL UNIQUE, UNIQUE (id, public_id)"
+    send(connection, f"CREATE TABLE {OTHER}.target (id int NOT NULL PRIMARY KEY, {ids})")
+    of_all = {"a int": "a) {} (id", "b varchar(12)": "b) {} (public_id", "d varchar(12)": "c, d) {} (id, public_id"}
+    keys = ", ".join(f"FOREIGN KEY ({key.format(f'REFERENCES {here}target')})" for key in of_all.values())
+    send(connection, f"CREATE TABLE {OTHER}.note ({', '.join(of_all)}, c int, {keys})")
+
+    assert sorted(live(connection, "target", schema=OTHER).read_references()) == [
+        (OTHER, "note", "b"),
+        (OTHER, "note", "d"),
+    ]
+
+
+@on("postgresql")
+def test_references_of_partitions(connection: Connection) -> None:
+    """A foreign key of a table with partitions counts once, and one that a partition alone has counts, too."""
+    send(connection, f"ALTER TABLE {OTHER}.fact ADD UNIQUE (public_id)")
+    to_fact = f"REFERENCES {OTHER}.fact (public_id)"
+    send(connection, f"CREATE TABLE {OTHER}.note (a varchar(12) {to_fact}, b varchar(12)) PARTITION BY LIST (b)")
+    send(connection, f"CREATE TABLE {OTHER}.part PARTITION OF {OTHER}.note DEFAULT")
+    send(connection, f"ALTER TABLE {OTHER}.part ADD FOREIGN KEY (b) {to_fact}")
+
+    assert live(connection, schema=OTHER).read_references() == [(OTHER, "note", "a"), (OTHER, "part", "b")]
+
+
+@on("postgresql")
+def test_size_of_partitions(connection: Connection) -> None:
+    """A table is as large as its partitions with their indexes; a partition without an estimate counts no row."""
+    pay = f"{OTHER}.pay"
+    send(connection, f"CREATE TABLE {pay} (a int PRIMARY KEY, public_id text) PARTITION BY RANGE (a)")
+    for number, (first, last) in enumerate([(0, 10), (10, 20)]):
+        send(connection, f"CREATE TABLE {pay}_{number} PARTITION OF {pay} FOR VALUES FROM ({first}) TO ({last})")
+    send(connection, f"INSERT INTO {pay} SELECT generate_series(0, 15)")
+    send(connection, f"ANALYZE {pay}_0")
+    found = live(connection, "pay", schema=OTHER)
+
+    assert found.estimate_rows() == 10
+    of_both = f"SELECT pg_total_relation_size('{pay}_0') + pg_total_relation_size('{pay}_1')"
+    assert found.estimate_bytes() == send(connection, of_both).scalar()
+
+
 # --- the rows
 
 

@@ -215,6 +215,7 @@ _FULL_NAME = text(f"""
 SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = {_THIS}
 """)
+# without those that the partitions of a table have because the table has them
 _REFERENCES = text(f"""
 SELECT s.nspname AS schema, c.relname AS name, f.attname AS "column"
 FROM pg_catalog.pg_constraint n
@@ -223,7 +224,8 @@ JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
 CROSS JOIN pg_catalog.generate_subscripts(n.conkey, 1) k (place)
 JOIN pg_catalog.pg_attribute a ON a.attrelid = n.confrelid AND a.attnum = n.confkey[k.place]
 JOIN pg_catalog.pg_attribute f ON f.attrelid = n.conrelid AND f.attnum = n.conkey[k.place]
-WHERE n.confrelid = {_THIS} AND n.contype = 'f' AND a.attname = CAST(:column AS text) AND NOT c.relispartition
+WHERE n.confrelid = {_THIS} AND n.contype = 'f' AND a.attname = CAST(:column AS text)
+  AND n.conparentid = CAST(0 AS oid)
 ORDER BY 1, 2, 3
 """)
 

@@ -35,11 +35,6 @@ FROM pragma_index_list(:table, :database) l, pragma_index_xinfo(l.name, :databas
 WHERE i."key"
 ORDER BY l.seq, i.seqno
 """)
-_REFERENCES = text("""
-SELECT m.name AS name, k."from" AS "column" FROM sqlite_master m, pragma_foreign_key_list(m.name, :database) k
-WHERE m.type = 'table' AND lower(k."table") = lower(:table)
-  AND lower(COALESCE(k."to", (SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk = 1))) = lower(:column)
-""")
 _NAME = r"""(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[\w$]+)"""
 _EVENT = re.compile(rf"\bUPDATE(?:\s+OF\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*))?\s+ON\s+{_NAME}", re.IGNORECASE)
 
@@ -159,10 +154,15 @@ class SQLiteTable(LiveTable):
         return self._read_master("name", "type = 'table' AND lower(name) = lower(?)")[0][0]
 
     def read_references(self) -> Sequence[tuple[str | None, str, str]]:
-        tables = self._read_master("name", "type = 'table' AND lower(name) <> lower(?)")
-        found = self.connection.execute(_REFERENCES, self.names).all()
-        known = {name for (name,) in tables} | {self._read_own_name()}
-        return [(self.target.schema, row.name, row.column) for row in found if row.name in known]
+        # a foreign key without columns refers to the primary key
+        query = f"""
+            SELECT m.name AS name, k."from" AS "column"
+            FROM {self._schema}sqlite_master m, pragma_foreign_key_list(m.name, :database) k
+            WHERE m.type = 'table' AND lower(k."table") = lower(:table) AND lower(:column) = lower(COALESCE(
+                k."to", (SELECT name FROM pragma_table_xinfo(:table, :database) WHERE pk = k.seq + 1)))
+        """
+        found = self.connection.exec_driver_sql(query, self.names)
+        return [(self.target.schema, row.name, row.column) for row in found]
 
     def columns_changed_by_updates(self) -> list[str]:
         return []
