@@ -12,7 +12,7 @@ from support.people import People, send
 from support.refusals import refused
 
 from sqlalchemy_public_id.migrations import PublicIdColumn, obstacles
-from sqlalchemy_public_id.migrations.databases import live_table, plan_for, rows_of
+from sqlalchemy_public_id.migrations.databases import database_of, live_table, plan_for, rows_of
 from sqlalchemy_public_id.migrations.operation import PHASES, examine
 
 NewPeople = Callable[..., People]
@@ -150,3 +150,24 @@ def test_invalid_ids_behind_the_sample(new_people: NewPeople, monkeypatch: pytes
 
     assert report.obstacles == ()
     assert "invalid-ids" in refused(people, "contract_public_id")
+
+
+@pytest.mark.parametrize(
+    ("statement", "has_written"),
+    [
+        ("SELECT * FROM person", False),
+        ("CREATE INDEX noted ON person (name)", False),
+        ("INSERT INTO person (name) VALUES ('x')", True),
+        ("UPDATE person SET name = 'x'", True),
+        ("DELETE FROM person", True),
+    ],
+)
+def test_revision_that_has_written(new_people: NewPeople, statement: str, has_written: bool) -> None:
+    """A revision has written if the driver has begun a transaction, unless that also contains the definitions."""
+    people = new_people(1)
+    with people.engine.connect() as connection:
+        send(connection, statement)
+        session = database_of(connection.dialect).session(connection)
+        found = [session.has_written(lambda: None, transactional_ddl=each) for each in (False, True)]
+
+    assert found == [has_written, False]

@@ -264,6 +264,114 @@ def test_size_of_partitions(connection: Connection) -> None:
     assert found.estimate_bytes() == send(connection, of_both).scalar()
 
 
+# --- triggers, and what a table demands
+
+
+FIRST, NAMED, QUOTED = "BEFORE INSERT", "public_id", 'Pu"b'
+TRIGGERS = [
+    ("fact", FIRST, "ROW", NAMED, "ENABLE", NAMED, True, True),
+    (f"{OTHER}.fact", FIRST, "ROW", NAMED, "ENABLE", NAMED, False, False),
+    ("fact", FIRST, "STATEMENT", NAMED, "ENABLE", NAMED, False, True),
+    ("fact", "AFTER INSERT", "ROW", NAMED, "ENABLE", NAMED, False, True),
+    ("fact", "BEFORE UPDATE", "ROW", NAMED, "ENABLE", NAMED, False, False),
+    ("fact", FIRST, "ROW", "number", "ENABLE", NAMED, False, False),
+    ("fact", FIRST, "ROW", "PUBLIC_ID", "ENABLE", NAMED, True, True),
+    ("fact", FIRST, "ROW", '"Pu""b"', "ENABLE", QUOTED, True, True),
+    ("fact", FIRST, "ROW", NAMED, "ENABLE", QUOTED, False, False),
+    ("fact", FIRST, "ROW", NAMED, "DISABLE", NAMED, False, False),
+    ("fact", FIRST, "ROW", NAMED, "ENABLE ALWAYS", NAMED, True, True),
+    ("fact", FIRST, "ROW", NAMED, "ENABLE REPLICA", NAMED, False, True),
+]
+"""A trigger: its table, when it fires, what it names, its mode → the column, whether it fills it, and may refuse it."""
+
+
+@on("postgresql")
+def test_triggers_for_new_rows(connection: Connection) -> None:
+    """A trigger fills a column if it can set it in each new row; one that names it otherwise may refuse new ids."""
+    wrong = []
+    send(connection, f"CREATE TABLE {OTHER}.public_id (n int PRIMARY KEY)")  # whose name internal triggers have
+    send(connection, f'ALTER TABLE fact ADD FOREIGN KEY (number) REFERENCES {OTHER}.public_id, ADD "Pu""b" text')
+    for case in TRIGGERS:
+        table, event, each, sets, mode, name, *expected = case
+        body = f"$$ BEGIN NEW.{sets} := '1'; RETURN NEW; END $$"
+        send(connection, f"CREATE OR REPLACE FUNCTION {OTHER}.noted() RETURNS trigger LANGUAGE plpgsql AS {body}")
+        send(connection, f"CREATE TRIGGER noted {event} ON {table} FOR EACH {each} EXECUTE FUNCTION {OTHER}.noted()")
+        send(connection, f"ALTER TABLE {table} {mode} TRIGGER noted")
+        asked = live_table(connection, PublicIdColumn.of("fact", name))
+        found = [asked.read_state().filled, "the trigger noted" in [each.name for each in asked.read_constraints()]]
+        wrong += [(case, found)] * (found != expected or len([*asked.read_constraints()]) != found[1])
+        send(connection, f"DROP TRIGGER noted ON {table}")
+
+    assert wrong == []
+
+
+@on("postgresql")
+def test_triggers_of_partitions(connection: Connection) -> None:
+    """A trigger of the table and one of a partition alone are named once each, however many partitions there are."""
+    send(connection, f"CREATE TABLE {OTHER}.pay (a int, public_id text) PARTITION BY LIST (a)")
+    send(connection, f"CREATE TABLE {OTHER}.pay_1 PARTITION OF {OTHER}.pay FOR VALUES IN (1)")
+    send(connection, f"CREATE TABLE {OTHER}.pay_2 PARTITION OF {OTHER}.pay DEFAULT")
+    body = "$$ BEGIN NEW.public_id := ''; RETURN NEW; END $$"
+    send(connection, f"CREATE FUNCTION {OTHER}.noted() RETURNS trigger LANGUAGE plpgsql AS {body}")
+    for name, place in (("of_all", "pay"), ("of_one", "pay_2")):
+        fires = f"BEFORE INSERT OR UPDATE ON {OTHER}.{place} FOR EACH ROW EXECUTE FUNCTION {OTHER}.noted()"
+        send(connection, f"CREATE TRIGGER {name} {fires}")
+    found = live(connection, "pay", schema=OTHER)
+
+    assert [demand.name for demand in found.read_constraints()] == ["the trigger of_all", "the trigger of_one"]
+    assert found.update_triggers() == ["of_all", "of_one"]
+
+
+@on("postgresql")
+def test_demands(connection: Connection) -> None:
+    """Domains, CHECKs and generated columns of the ids demand something, and others nothing; code of roles is named."""
+    for statement in (
+        f"CREATE FUNCTION {OTHER}.is_same(text, text) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN $1 = $2",
+        f"CREATE OPERATOR {OTHER}.=== (LEFTARG = text, RIGHTARG = text, FUNCTION = {OTHER}.is_same)",
+        f"CREATE DOMAIN {OTHER}.code AS varchar(12) NOT NULL CHECK (VALUE <> 'a')",
+        f"ALTER TABLE fact ALTER public_id TYPE {OTHER}.code, ADD CONSTRAINT of_number CHECK (number > 0)",
+        f"ALTER TABLE fact ADD CONSTRAINT of_id CHECK (public_id OPERATOR({OTHER}.===) 'x')",
+        "ALTER TABLE fact ADD CONSTRAINT ck_fact_public_id_not_null CHECK (public_id IS NOT NULL)",
+        "ALTER TABLE fact ADD sum int GENERATED ALWAYS AS (number + 1) STORED",
+    ):
+        send(connection, statement)
+    for name, type_, value in (
+        ("a", "varchar", "upper(public_id)"),
+        ("b", "varchar(5)", "upper(public_id)"),
+        ("c", "char(5)", "upper(public_id)"),
+        ("d", "numeric(9, 2)", "length(public_id)"),
+    ):
+        send(connection, f"ALTER TABLE fact ADD {name} {type_} GENERATED ALWAYS AS ({value}) STORED")
+    demands = {demand.name: demand for demand in live(connection).read_constraints()}
+
+    generated = [f"the generated column {name}" for name in "abcd"]
+    assert sorted(demands) == ["the CHECK constraint of_id", "the domain code", *generated]
+    assert [name for name in generated if "<=" in str(demands[name].expression)] == generated[1:3]
+    why_not = f"it calls operator {OTHER}.===(text,text), which may be code of another role"
+    assert {demand.why_not: name for name, demand in demands.items() if demand.why_not} == {
+        why_not: "the CHECK constraint of_id"
+    }
+
+
+@on("mysql", "mariadb")
+def test_triggers_and_checks_of_others(connection: Connection) -> None:
+    """Triggers and CHECKs of a table beside, and of one of the same name elsewhere, are none of this table."""
+    send(connection, "ALTER TABLE fact ADD CONSTRAINT same CHECK (number > 0)")
+    send(connection, f"ALTER TABLE {OTHER}.fact ADD CONSTRAINT same CHECK (a > 0)")
+    send(connection, f"CREATE TABLE {OTHER}.beside (Public_Id varchar(12))")
+    for prefix, name in (("", "fact"), (f"{OTHER}.", "beside")):
+        for event in ("insert", "update"):
+            fires = f"BEFORE {event} ON {prefix}{name} FOR EACH ROW SET NEW.public_id = 'x'"
+            send(connection, f"CREATE TRIGGER {prefix}on_{event} {fires}")
+    found = [live(connection), live(connection, schema=OTHER)]
+    demands = [[(each.name, "number" in str(each.expression)) for each in of.read_constraints()] for of in found]
+
+    same = "the CHECK constraint same"
+    assert demands == [[(same, True), ("the trigger on_insert", False)], [(same, False)]]
+    assert [of.update_triggers() for of in found] == [["on_update"], []]
+    assert [of.read_state().filled for of in found] == [True, False]
+
+
 # --- the rows
 
 
@@ -474,6 +582,7 @@ def test_order_of_types(connection: Connection) -> None:
 def test_claims(connection: Connection) -> None:
     """A window that a process has claimed is refused to others, until its end or an error, and no other window is."""
     own, theirs, named = live(connection), live(connection, schema=OTHER), PublicIdColumn.of("fact", schema=OTHER)
+    here = connection.engine.url.database
     with connection.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as second:
 
         def granted(target: PublicIdColumn, after: tuple[int, ...] | None) -> bool:
@@ -491,6 +600,8 @@ def test_claims(connection: Connection) -> None:
         with rows_of(theirs).claim(None):  # the schema is named, so that the database of the session is no matter
             send(second, f"USE {OTHER}")
             assert not granted(named, None)
+            for other in (PublicIdColumn.of("fact", "a", schema=OTHER), PublicIdColumn.of("fact", schema=here)):
+                assert granted(other, None)
         with rows_of(own).claim(None):
             assert granted(PublicIdColumn.of("fact"), None)
         second.invalidate()

@@ -76,7 +76,8 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
                AND a.attnum = ANY (n.conkey) AND NOT n.convalidated) AS unproven,
        EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
                WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND CAST(t.tgtype AS int) & 7 = 7
-               AND pg_catalog.strpos(p.prosrc, pg_catalog.replace(a.attname, '"', '""')) > 0) AS filled,
+               AND t.tgenabled IN ('O', 'A') AND pg_catalog.strpos(pg_catalog.lower(p.prosrc),
+                   pg_catalog.lower(pg_catalog.replace(a.attname, '"', '""'))) > 0) AS filled,
        (SELECT pg_catalog.min(b.pid) FROM pg_catalog.pg_stat_progress_create_index b
         WHERE (b.relid = c.oid OR b.relid IN {_PARTITIONS}) AND b.datname = pg_catalog.current_database()) AS builder,
        c.relispartition AS is_partition,
@@ -144,7 +145,7 @@ SELECT DISTINCT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p 
 WHERE (t.tgrelid = {_THIS} OR t.tgrelid IN {_PARTITIONS}) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
   AND CAST(t.tgtype AS int) & 4 <> 0
   AND pg_catalog.strpos(pg_catalog.lower(pg_catalog.concat(p.prosrc, pg_catalog.pg_get_triggerdef(t.oid))),
-                        pg_catalog.lower(CAST(:column AS text))) > 0
+                        pg_catalog.lower(pg_catalog.replace(CAST(:column AS text), '"', '""'))) > 0
 ORDER BY 1
 """)
 _UNSKIPPABLE = text(f"""
@@ -195,7 +196,8 @@ demands AS (
     SELECT 'pg_catalog.pg_attrdef'::regclass::oid, e.oid,
            'the generated column ' || pg_catalog.quote_ident(g.attname),
            pg_catalog.pg_get_expr(e.adbin, e.adrelid), 'generated',
-           CASE WHEN g.atttypid = 'pg_catalog.varchar'::regtype::oid AND g.atttypmod > 4 THEN g.atttypmod - 4 END
+           CASE WHEN g.atttypid IN ('pg_catalog.varchar'::regtype::oid, 'pg_catalog.bpchar'::regtype::oid)
+                AND g.atttypmod > 4 THEN g.atttypmod - 4 END
     FROM ours JOIN pg_catalog.pg_attribute g ON g.attrelid = ours.attrelid AND g.attgenerated <> ''
     JOIN pg_catalog.pg_attrdef e ON e.adrelid = g.attrelid AND e.adnum = g.attnum
     WHERE EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.refobjid = ours.attrelid
@@ -224,8 +226,7 @@ JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
 CROSS JOIN pg_catalog.generate_subscripts(n.conkey, 1) k (place)
 JOIN pg_catalog.pg_attribute a ON a.attrelid = n.confrelid AND a.attnum = n.confkey[k.place]
 JOIN pg_catalog.pg_attribute f ON f.attrelid = n.conrelid AND f.attnum = n.conkey[k.place]
-WHERE n.confrelid = {_THIS} AND n.contype = 'f' AND a.attname = CAST(:column AS text)
-  AND n.conparentid = CAST(0 AS oid)
+WHERE n.confrelid = {_THIS} AND a.attname = CAST(:column AS text) AND n.conparentid = CAST(0 AS oid)
 ORDER BY 1, 2, 3
 """)
 
