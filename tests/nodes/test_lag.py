@@ -1,18 +1,21 @@
-"""How far a replica is behind, which may have several sources, or none any more."""
+"""How far a replica is behind, which may have several sources, or none any more; and that it is no load."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.pool import NullPool
+from support.connections import monitor
 from support.marks import on
+from support.people import send
 from support.private_servers import wait_until
 from support.replicas import ByGtid, Replication
 
 from sqlalchemy_public_id import ConfigurationError
-from sqlalchemy_public_id.backfill import MaxLag
+from sqlalchemy_public_id.backfill import MaxLag, MaxLoad
 
 
 @on("postgresql", "mysql", "mariadb")
@@ -58,3 +61,16 @@ def test_source_that_is_gone(servers: ByGtid, new_engine: Callable[..., Engine],
     with primary.connect() as connection:
         assert MaxLag(replica).lag(connection) is None
         assert MaxLag(replica)(connection)
+
+
+@on("mysql", "mariadb")
+def test_load_of_replication(servers: Replication, new_engine: Callable[..., Engine], database: str) -> None:
+    """What replicates always runs, and so does the event scheduler; neither is load, unlike a statement."""
+    for url in (servers.primary, servers.replica):
+        engine = new_engine(database, url, poolclass=NullPool)
+        with monitor(engine) as own, engine.connect() as other, ThreadPoolExecutor(1) as threads:
+            send(own, "SET GLOBAL event_scheduler = ON")
+            wait_until(lambda own=own: MaxLoad(0).running(own) == 0, "the end of other statements")
+            sleeping = threads.submit(send, other, "SELECT SLEEP(1.5)")
+            wait_until(lambda own=own: MaxLoad(0).running(own) == 1, "the statement")
+            sleeping.result()

@@ -41,7 +41,9 @@ class _Wait(ABC):
 class MaxLoad(_Wait):
     """Wait while other sessions of the server run more than *statements* statements.
 
-    PostgreSQL counts the active sessions in ``pg_stat_activity``; MySQL and MariaDB report ``Threads_running``.
+    PostgreSQL counts the active sessions in ``pg_stat_activity``; MySQL and MariaDB report ``Threads_running``. The
+    threads of replicas and of the event scheduler, which always run, do not count; MySQL and MariaDB show the threads
+    of replicas only to a user with the privilege ``PROCESS``, and they count for any other.
 
     :raises ConfigurationError: if *statements* is negative. A call raises it if the database does not report its load:
         SQLite has no other sessions, and PostgreSQL shows the sessions of other roles only to

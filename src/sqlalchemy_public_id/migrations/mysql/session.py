@@ -52,6 +52,11 @@ AND l.OBJECT_SCHEMA = {database} AND (l.OBJECT_NAME = {name} OR l.OBJECT_NAME IN
 GROUP BY 1, 2, 3, 5 ORDER BY MAX(l.OBJECT_NAME = {name}) DESC, 5 DESC LIMIT 3
 """
 """The connections with a metadata lock of a table, or of one that it shares a foreign key with: ALTER locks both."""
+_ALWAYS_RUNNING = """
+SELECT COUNT(*) + (@@GLOBAL.event_scheduler = 'ON') FROM information_schema.PROCESSLIST
+WHERE COMMAND IN ('Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slave_SQL', 'Slave_worker')
+"""
+"""Threads in ``Threads_running`` that replicate, or wait for the time of an event; only PROCESS shows the former."""
 _OF_ADMINISTRATORS = re.compile(r"\b(SUPER|CONNECTION_ADMIN|READ[_ ]ONLY ADMIN|ALL PRIVILEGES ON \*\.\*)")
 _ALL_STATEMENTS = 7
 """Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
@@ -140,10 +145,15 @@ class MySQLSession(MigrationSession):
     # --- what a backfill may wait for
 
     def count_running(self) -> int:
-        running = int(send(self.connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1
-        scheduler = send(self.connection, "SHOW GLOBAL VARIABLES LIKE 'event_scheduler'").first()
-        # the scheduler of events counts, although it only waits for the time of the next one
-        return running - (scheduler is not None and scheduler[1] == "ON")
+        running = int(send(self.connection, "SHOW GLOBAL STATUS LIKE 'Threads_running'").one()[1]) - 1  # without this
+        if running <= 0:
+            return 0
+        try:
+            return max(running - int(send(self.connection, _ALWAYS_RUNNING).scalar()), 0)
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise
+            return running  # MySQL cannot show a list in which a statement contains bytes that are not text
 
     def read_lag(self, primary: Connection, written: deque[tuple[float, int]]) -> float | None:
         rows = self._read_sources()
