@@ -215,6 +215,15 @@ def test_trigger_that_fills_the_column(new_people: Callable[..., People]) -> Non
     assert found == [True, False, False, False]
 
 
+@on("mariadb")
+def test_quote_in_the_name_of_a_column_that_is_filled(new_people: Callable[..., People]) -> None:
+    """A trigger names a column with its quotes doubled; MySQL shows them in other places."""
+    people = new_people(0, ", `a``b` varchar(12)")
+    people.execute("CREATE TRIGGER t BEFORE INSERT ON person FOR EACH ROW SET NEW.`a``b` = 'x'")
+
+    assert People(people.engine, column="a`b").state().filled
+
+
 @on_both
 def test_triggers(new_people: Callable[..., People], engine: Engine) -> None:
     """Triggers for UPDATE fire in a backfill; those for new rows that name the column may refuse its ids."""

@@ -264,6 +264,17 @@ def test_size_of_partitions(connection: Connection) -> None:
     assert found.estimate_bytes() == send(connection, of_both).scalar()
 
 
+@on("mysql", "mariadb")
+def test_size_with_indexes(connection: Connection) -> None:
+    """A table is as large as its rows and its indexes together."""
+    send(connection, "CREATE INDEX wide ON fact (public_id)")
+    send(connection, "ANALYZE TABLE fact").all()
+    sizes = "SELECT DATA_LENGTH, INDEX_LENGTH FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
+    data, indexes = send(connection, f"{sizes} AND TABLE_NAME = 'fact'").one()
+
+    assert live(connection).estimate_bytes() == data + indexes > data
+
+
 # --- triggers, and what a table demands
 
 
