@@ -295,6 +295,7 @@ def test_indexes(new_people: Callable[..., People]) -> None:
         "b": "public_id(4)",
         "c": "public_id(4), name",
         "d": "name, public_id",
+        "dd": "public_id, name(5)",
     }.items():
         people.execute(f"CREATE UNIQUE INDEX {name} ON person ({columns})")
     people.execute("CREATE FULLTEXT INDEX e ON person (name)")
@@ -305,6 +306,7 @@ def test_indexes(new_people: Callable[..., People]) -> None:
         IndexFacts("b", prefix_of="public_id", prefix=4, **usual),
         IndexFacts("c", prefix=4, **usual),
         IndexFacts("d", columns=("name", "public_id"), **usual),
+        IndexFacts("dd", prefix=5, **usual),
     ]
     [fulltext] = [index for index in state.indexes if index.name == "e"]
     assert (fulltext.unique, fulltext.kind, fulltext.columns) == (False, "fulltext", ("name",))

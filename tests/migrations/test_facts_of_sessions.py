@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine
-from support.connections import count_waiting
+from sqlalchemy import Connection, Engine, NullPool, create_engine
+from support.connections import count_waiting, number_of
 from support.marks import on
 from support.people import People, send
 from support.private_servers import wait_until
@@ -54,6 +54,28 @@ def test_users_of_a_table(new_people: Callable[..., People], connection: Connect
         users = PostgreSQLSession(connection).read_users("person", None)
 
     assert [user.split(" (")[0] for user in users] == [f"connection {number}" for number in numbers[:3]]
+
+
+@on("postgresql")
+def test_users_of_a_copy(engine: Engine, connection: Connection, new_engine: Callable[..., Engine]) -> None:
+    """Who uses the table of the same number in a copy of the database is not named."""
+    names = [f"{engine.url.database}_{kind}" for kind in ("model", "copy")]
+    model, copy = (new_engine("postgresql", engine.url.set(database=name), poolclass=NullPool) for name in names)
+    try:
+        send(connection, f"CREATE DATABASE {names[0]}")
+        with model.begin() as first:
+            send(first, "CREATE TABLE person (id int)")
+        is_used = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{names[0]}'"
+        wait_until(lambda: not send(connection, is_used).scalar(), "the end of the first connection")
+        send(connection, f"CREATE DATABASE {names[1]} TEMPLATE {names[0]}")
+        with model.connect() as own, model.connect() as user, copy.connect() as other:
+            for each in (user, other):
+                send(each, "SELECT * FROM person").all()
+            [found] = PostgreSQLSession(own).read_users("person", None)
+            assert found.startswith(f"connection {number_of(user)} ")
+    finally:
+        for name in names:
+            send(connection, f"DROP DATABASE IF EXISTS {name} (FORCE)")
 
 
 # --- settings
