@@ -15,6 +15,7 @@ from support.people import send
 from sqlalchemy_public_id import ConfigurationError, NanoId, Snowflake, Uuid4
 from sqlalchemy_public_id.migrations import PublicIdColumn, table
 from sqlalchemy_public_id.migrations.databases import live_table, rows_of
+from sqlalchemy_public_id.migrations.postgresql.rows import RowsByKey
 from sqlalchemy_public_id.migrations.rows import encoded
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
@@ -499,6 +500,14 @@ def test_text_of_a_number() -> None:
     assert encoded(Uuid4(), Uuid4().from_int(0x0012 << 112 | 4 << 76 | 8 << 60)) == "0012000000004000" + "8" + "0" * 15
     assert encoded(Snowflake(machine_id=1), Snowflake(machine_id=1).from_int(5)) == "5"
     assert encoded(NanoId(alphabet="aB"), "aBBa") == "aBBa"
+
+
+@on("postgresql")
+def test_position_of_rows_elsewhere(connection: Connection) -> None:
+    """Rows that another server stores are found by the primary key, in its order, whatever else is unique."""
+    send(connection, "ALTER TABLE fact ADD UNIQUE (number)")
+
+    assert [*RowsByKey.read_position_columns(live(connection))] == ["region", "tenant"]
 
 
 # --- the position of a row on MySQL and MariaDB
