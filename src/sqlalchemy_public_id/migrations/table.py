@@ -141,8 +141,7 @@ class LiveTable(ABC):
 
     def read_largest_key(self, key: str, type_: Integer) -> int:
         """Return the largest number that the column *key* of this *type_*, and its counter, can reach."""
-        bits = _BITS.get(type(type_).__name__, 32)
-        return (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
+        return largest_number(type_)
 
     def obstacle_of_partitions(self, keys: Iterable[str]) -> Obstacle | None:
         """Return an obstacle if the unique index lacks some of the *keys* by which the table is partitioned."""
@@ -266,6 +265,12 @@ def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str
     with _without_warnings():
         columns = inspector.get_columns(table, schema=schema)
     return {_unescaped(column["name"], inspector.dialect): column for column in columns}
+
+
+def largest_number(type_: Integer) -> int:
+    """Return the largest number of an integer *type_*; a type that is not known has 32 bits."""
+    bits = _BITS.get(type(type_).__name__, 32)
+    return (1 << bits if getattr(type_, "unsigned", False) else 1 << bits - 1) - 1
 
 
 @contextmanager

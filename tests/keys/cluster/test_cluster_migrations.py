@@ -368,6 +368,24 @@ def test_few_bits_for_a_small_range(parcels: Parcels) -> None:
     assert parcels.add() == 1001
 
 
+BITS = {"smallint": 15, "integer": 31}
+BITS_OF_MYSQL = {**BITS, "tinyint": 7, "mediumint": 23, "smallint unsigned": 16, "integer unsigned": 32}
+TYPES = [(name, *type_) for name in SERVERS for type_ in (BITS if name == "postgresql" else BITS_OF_MYSQL).items()]
+
+
+@pytest.mark.parametrize(("database", "kind", "bits"), TYPES, indirect=["database"])
+def test_last_number_of_a_type(parcels: Parcels, kind: str, bits: int) -> None:
+    """A key accepts a range that ends with the last number of its type, and refuses one with a single key more."""
+    with_key(parcels, f"{kind} {COUNTING[parcels.engine.name]}")
+    name, last = kind.split()[0].upper(), 2**bits - 1
+
+    with pytest.raises(ConfigurationError, match=f"is {name}, which cannot count up to {last + 1}; op.alter_column"):
+        parcels.run(set_cluster, NAME, key_range=Range(last - 1, last + 2))
+    parcels.run(set_cluster, NAME, key_range=Range(last - 1, last + 1))
+
+    assert [parcels.add(), parcels.add()] == [last - 1, last]
+
+
 @on("sqlite", "mysql", "mariadb")
 @pytest.mark.parametrize("operation", [set_cluster, create_cluster_sequence], ids=["set", "create"])
 def test_no_auto_increment(parcels: Parcels, operation: Any) -> None:

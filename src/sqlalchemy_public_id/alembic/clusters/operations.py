@@ -28,7 +28,7 @@ from sqlalchemy_public_id.keys.ranges import LAST_KEY, Range
 from sqlalchemy_public_id.migrations import Timeouts
 from sqlalchemy_public_id.migrations.databases import database_of
 from sqlalchemy_public_id.migrations.steps import can_be_retried
-from sqlalchemy_public_id.migrations.table import columns_of
+from sqlalchemy_public_id.migrations.table import columns_of, largest_number
 
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
@@ -262,9 +262,10 @@ def _check_column(connection: Connection, op: _KeyOp, last: int) -> None:
     if key not in columns:
         there_are = f"it has: {', '.join(columns)}" if columns else "there is no such table"
         raise ConfigurationError(f"{name!r} has no column {key!r}; {there_are}")
-    type_: Any = columns[key]["type"]
-    kind = type(getattr(type_, "data_type", type_)).__name__  # the type of a DOMAIN
-    is_large = counted_by is KeyCounter.SQLITE_SEQUENCE or kind in {"BIGINT", "NUMERIC", "DECIMAL"} or last < 2**31
+    type_: Any = getattr(columns[key]["type"], "data_type", columns[key]["type"])  # the type of a DOMAIN
+    kind = type(type_).__name__
+    is_large = counted_by is KeyCounter.SQLITE_SEQUENCE or kind in {"NUMERIC", "DECIMAL"}
+    is_large = is_large or last <= largest_number(type_)  # PostgreSQL cuts the numbers of an IDENTITY
     counts, remedy = True, f"op.alter_column({name!r}, {key!r}, type_=sa.BigInteger())"
     if counted_by is KeyCounter.SQLITE_SEQUENCE:  # no other catalog shows it
         master = quoted_table("sqlite_master", op.schema, connection.dialect)
