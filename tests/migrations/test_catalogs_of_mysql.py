@@ -85,6 +85,27 @@ def test_modes(kept: People, case: str) -> None:
 
 @on_both
 @pytest.mark.parametrize(
+    ("person", "archive", "copies"),
+    [
+        (None, "public_id varchar(12)", False),
+        (None, "public_id varchar(12) INVISIBLE", True),
+        ("secret int INVISIBLE", "public_id varchar(12)", False),
+        ("secret int", "public_id varchar(12) INVISIBLE, ADD secret int", True),
+    ],
+    ids=["shown", "hidden in the archive", "hidden in the table", "shown in the table"],
+)
+def test_hidden_columns(kept: People, person: str | None, archive: str, copies: bool) -> None:
+    """A hidden column, of the table or of another one, is not among those that a statement names by position."""
+    if person:
+        kept.execute(f"ALTER TABLE person ADD {person}")
+    kept.execute(f"ALTER TABLE kept ADD {archive}")
+    create(kept, f"CREATE TRIGGER keep AFTER UPDATE ON person FOR EACH ROW {COPIED}")
+
+    assert is_refused(kept) == copies
+
+
+@on_both
+@pytest.mark.parametrize(
     "head",
     [
         "PROCEDURE theirs()",

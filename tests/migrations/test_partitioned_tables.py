@@ -349,6 +349,31 @@ def test_taken_name(payments: Payments) -> None:
 
 
 @on("postgresql")
+@pytest.mark.parametrize(
+    ("created", "is_taken"),
+    [
+        (f'INDEX {{}} ON "Ar""chive".{"pay" * 20} (n)', True),
+        ('SEQUENCE "Ar""chive".{}', True),
+        ('TABLE "Ar""chive".{} ()', True),
+        ("INDEX {} ON ONLY pay (n)", False),
+    ],
+    ids=["an index", "a sequence", "a table", "an index in the schema of the table"],
+)
+def test_taken_name_in_another_schema(payments: Payments, created: str, is_taken: bool) -> None:
+    """For a partition in another schema than its table, a name is taken by whatever has it there, and only there."""
+    payments.create("names")
+    payments.execute(f"CREATE {created}".format('"uq_Pay ""1_public_id"'))
+    with payments.engine.connect() as connection:
+        target = PublicIdColumn.of("pay", unique_with=UNIQUE)
+        report = examine(connection, plan_for(target, connection.dialect), PHASES["add"])
+
+    assert [obstacle.code for obstacle in report.obstacles] == ["name-taken"] * is_taken
+    if not is_taken:
+        payments.run("add_public_id")
+        payments.check_complete(ROWS)
+
+
+@on("postgresql")
 def test_names_of_the_indexes(payments: Payments, statements: list[str]) -> None:
     """One statement looks up the names that the indexes of all partitions get."""
     for layout in ("range", "hash"):  # 2 and 5 partitions

@@ -83,6 +83,19 @@ CASES: dict[str, tuple[list[str], str, list[str]]] = {
         "add",
         ["the function seen() has 'SELECT * FROM person'"],
     ),
+    **{
+        f"columns in {arguments}": (
+            [function("seen", "SELECT id, name FROM person; SELECT * FROM person", "record", arguments, "sql")],
+            "add",
+            [f"the function seen({given}) has 'SELECT * FROM person'"],
+        )
+        for arguments, given in {
+            "OUT a bigint, OUT b varchar": "",
+            "INOUT a bigint, OUT b varchar": "bigint",
+            "INOUT a bigint, INOUT b varchar": "bigint,character varying",
+            "OUT a bigint, OUT b varchar, IN c integer": "integer",
+        }.items()
+    },
     "the column of an argument": (
         [function("seen", "SELECT $1.public_id", "text", "person", language="sql")],
         "drop",
