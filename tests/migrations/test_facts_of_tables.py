@@ -15,7 +15,7 @@ from support.people import send
 from sqlalchemy_public_id import ConfigurationError, NanoId, Snowflake, Uuid4
 from sqlalchemy_public_id.migrations import PublicIdColumn, table
 from sqlalchemy_public_id.migrations.databases import live_table, rows_of
-from sqlalchemy_public_id.migrations.postgresql.rows import RowsByKey
+from sqlalchemy_public_id.migrations.postgresql.rows import RowsByKey, lock_of_window
 from sqlalchemy_public_id.migrations.rows import encoded
 from sqlalchemy_public_id.migrations.state import State
 from sqlalchemy_public_id.migrations.table import LiveTable
@@ -500,6 +500,17 @@ def test_text_of_a_number() -> None:
     assert encoded(Uuid4(), Uuid4().from_int(0x0012 << 112 | 4 << 76 | 8 << 60)) == "0012000000004000" + "8" + "0" * 15
     assert encoded(Snowflake(machine_id=1), Snowflake(machine_id=1).from_int(5)) == "5"
     assert encoded(NanoId(alphabet="aB"), "aBBa") == "aBBa"
+
+
+@on("postgresql")
+def test_claims_of_two_columns(connection: Connection) -> None:
+    """A window that is claimed for one column is refused for this one only."""
+    ids, numbers = (
+        rows_of(live_table(connection, PublicIdColumn.of("fact", name))) for name in ("public_id", "number")
+    )
+    with connection.engine.connect() as other:
+        assert other.scalar(select(lock_of_window(ids, None)))
+        assert [connection.scalar(select(lock_of_window(rows, None))) for rows in (ids, numbers)] == [False, True]
 
 
 @on("postgresql")
