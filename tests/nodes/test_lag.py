@@ -6,13 +6,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 from support.connections import monitor
 from support.marks import on
 from support.people import send
 from support.private_servers import wait_until
 from support.replicas import ByGtid, Replication
+from support.rights import USER, user_with
 
 from sqlalchemy_public_id import ConfigurationError
 from sqlalchemy_public_id.backfill import MaxLag, MaxLoad
@@ -61,6 +62,20 @@ def test_source_that_is_gone(servers: ByGtid, new_engine: Callable[..., Engine],
     with primary.connect() as connection:
         assert MaxLag(replica).lag(connection) is None
         assert MaxLag(replica)(connection)
+
+
+@on("mysql", "mariadb")
+def test_user_without_the_privilege(engine: Engine) -> None:
+    """A backfill that is to wait for a replica is refused if the user may not see its lag, and told the GRANT."""
+    privilege = "REPLICATION CLIENT" if engine.name == "mysql" else "SLAVE MONITOR"
+    with user_with(engine) as url, engine.connect() as primary:
+        replica = create_engine(url.set(database="information_schema"), poolclass=NullPool)
+        with pytest.raises(ConfigurationError, match=rf"may not see .*GRANT {privilege} ON \*\.\* TO"):
+            MaxLag(replica).lag(primary)
+        with primary.begin():
+            send(primary, f"GRANT {privilege} ON *.* TO {USER}")
+        with pytest.raises(ConfigurationError, match="is not a replica"):
+            MaxLag(replica).lag(primary)
 
 
 @on("mysql", "mariadb")

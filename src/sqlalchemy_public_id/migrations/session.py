@@ -185,7 +185,7 @@ class MigrationSession(ABC):
 
         :param primary: a connection to the server that it replicates.
         :param written: times, and positions that the replica had not replayed then, if the lag has to be measured.
-        :raises ConfigurationError: if the server is not a replica.
+        :raises ConfigurationError: if the server is not a replica, or does not show its lag to the user.
         """
 
     # --- the turn
@@ -304,8 +304,13 @@ def _begun(connection: Connection, triggers: Triggers) -> AbstractContextManager
 
 def no_replica(connection: Connection) -> ConfigurationError:
     """Return the error for a server that is not a replica."""
-    url = connection.engine.url.set(query={}).render_as_string(hide_password=True)
-    return ConfigurationError(f"{url} is not a replica; pass the URL of a server that replicates the primary")
+    server = describe_server(connection)
+    return ConfigurationError(f"{server} is not a replica; pass the URL of a server that replicates the primary")
+
+
+def describe_server(connection: Connection) -> str:
+    """Return the URL of the server, without a password and options."""
+    return connection.engine.url.set(query={}).render_as_string(hide_password=True)
 
 
 def describe_user(number: object, *facts: object, seconds: float | None) -> str:

@@ -103,7 +103,7 @@ class MaxLag(_Wait):
         """Return how many seconds the replica is behind; ``None`` if it does not answer or does not replicate.
 
         :param connection: a connection to the primary.
-        :raises ConfigurationError: if the server is not a replica.
+        :raises ConfigurationError: if the server is not a replica, or MySQL or MariaDB do not show its lag to the user.
         """
         try:
             with self.replica.connect() as replica:

@@ -16,12 +16,13 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_public_id.dialects import is_autocommit
+from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.dialects.quoting import literal
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.migrations.plan import Lock
 from sqlalchemy_public_id.migrations.session import (
     MigrationSession,
+    describe_server,
     describe_user,
     digest_of,
     no_replica,
@@ -38,6 +39,7 @@ _READ = (
 )
 _STATUS = ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")  # MySQL 8.4 has only the first, MySQL before 8.0.22 the second
 _STATUS_OF_MARIADB = ("SHOW ALL SLAVES STATUS",)  # the others show only the connection without a name
+_SYNTAX_ERROR, _NO_PRIVILEGE = 1064, 1227
 _BEHIND = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 _SOURCE = ("Source_Server_Id", "Master_Server_Id")
 _IS_CONNECTED = ("Replica_IO_Running", "Slave_IO_Running")
@@ -166,17 +168,19 @@ class MySQLSession(MigrationSession):
         known = [seconds for seconds in behind if seconds is not None]
         return max(known) if len(known) == len(behind) else None
 
-    def _read_sources(self) -> list[RowMapping]:
-        """Return the state of the replication from each source."""
+    def _read_sources(self, *queries: str) -> list[RowMapping]:
+        """Return the state of the replication from each source, by the first of *queries* that the server knows."""
         is_mariadb = getattr(self.connection.dialect, "is_mariadb", False)
-        *others, last = _STATUS_OF_MARIADB if is_mariadb else _STATUS
-        for query in others:
-            try:
-                return [*send(self.connection, query).mappings()]
-            except DBAPIError as error:
-                if error.connection_invalidated:
-                    raise
-        return [*send(self.connection, last).mappings()]
+        query, *others = queries or (_STATUS_OF_MARIADB if is_mariadb else _STATUS)
+        try:
+            return [*send(self.connection, query).mappings()]
+        except DBAPIError as error:
+            code = traits_for(self.connection.dialect).error_code(error.orig)
+            if code == _NO_PRIVILEGE:
+                raise _hidden_status(self.connection, is_mariadb) from error
+            if code != _SYNTAX_ERROR or not others:
+                raise
+        return self._read_sources(*others)
 
     # --- the turn
 
@@ -196,6 +200,17 @@ def _read_behind(row: RowMapping) -> float | None:
     """Return the seconds that a replica is behind a source; MySQL reports 0 also while it tries to connect."""
     seconds = _value(row, _BEHIND)
     return None if seconds is None or _value(row, _IS_CONNECTED) != "Yes" else float(seconds)
+
+
+def _hidden_status(connection: Connection, is_mariadb: bool) -> ConfigurationError:
+    """Return the error for a user who may not see the state of the replication."""
+    is_new = is_mariadb and (connection.dialect.server_version_info or ()) >= (10, 5)
+    name, _, host = send(connection, "SELECT CURRENT_USER()").scalar().rpartition("@")
+    privilege = "SLAVE MONITOR" if is_new else "REPLICATION CLIENT"
+    return ConfigurationError(
+        f"{name}@{host} may not see how far {describe_server(connection)} is behind: "
+        f"GRANT {privilege} ON *.* TO '{name}'@'{host}'"
+    )
 
 
 def _value(row: RowMapping, names: Sequence[str]) -> Any:
