@@ -216,6 +216,24 @@ def test_tables_that_cannot_be_read_and_transactions(reader: Connection, engine:
     assert [finding.severity for finding in audit.run(reader).findings] == ["info"]
 
 
+@on("postgresql")
+def test_rows_that_are_hidden(engine: Engine, new_engine: Callable[..., Engine], new_invoices: NewInvoices) -> None:
+    """If row-level security hides rows from the role, the audit warns that they were not checked."""
+    new_invoices()
+    with user_with(engine, "SELECT", NAME) as url:
+        role = new_engine(engine.name, url)
+        before = audit.run(role).findings
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"CREATE POLICY few ON {NAME} USING (id < 2)")
+            connection.exec_driver_sql(f"ALTER TABLE {NAME} ENABLE ROW LEVEL SECURITY")
+        [finding] = audit.run(role).findings
+
+    assert before == []
+    assert (finding.problem, finding.severity) == ("rows-hidden", "warning")
+    assert "BYPASSRLS" in str(finding.remedy)
+    assert audit.run(engine).findings == []
+
+
 @pytest.mark.parametrize(
     ("database", "moment"),
     [

@@ -14,6 +14,7 @@ from support.people import People, send
 from support.refusals import refused
 from support.rights import USER, user_with
 
+from sqlalchemy_public_id import backfill
 from sqlalchemy_public_id.errors import DryRun, MigrationRefused
 
 pytestmark = pytest.mark.backend
@@ -126,6 +127,31 @@ def test_row_level_security(new_people: Callable[..., People], role: Engine) -> 
     people.execute("ALTER TABLE person NO FORCE ROW LEVEL SECURITY")
     as_role(people, role).add()
     people.check_complete(3)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("protected", ["person", "person_1"], ids=["table", "partition"])
+def test_backfill_under_row_level_security(engine: Engine, role: Engine, protected: str) -> None:
+    """backfill.run() is refused if row-level security of the table or a partition hides rows, and fills none."""
+    statements = [
+        "CREATE TABLE person (id integer, public_id varchar(12)) PARTITION BY LIST (id)",
+        "CREATE TABLE person_1 PARTITION OF person FOR VALUES IN (1, 2)",
+        "INSERT INTO person VALUES (1, NULL), (2, NULL)",
+        f"GRANT SELECT, UPDATE ON person, person_1 TO {USER}",
+        f"CREATE POLICY few ON {protected} USING (id < 2)",
+        f"ALTER TABLE {protected} ENABLE ROW LEVEL SECURITY",
+    ]
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for statement in statements:
+            send(connection, statement)
+        try:
+            with pytest.raises(MigrationRefused, match=f"hides rows of {protected} .* BYPASSRLS") as caught:
+                backfill.run(role, "person")
+            assert [obstacle.code for obstacle in caught.value.obstacles] == ["row-level-security"]
+            assert send(connection, "SELECT count(public_id) FROM person").scalar() == 0
+            assert backfill.run(engine, "person").filled == 2  # a superuser sees all rows
+        finally:
+            send(connection, "DROP TABLE person")
 
 
 @on("postgresql")

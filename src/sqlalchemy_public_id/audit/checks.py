@@ -39,7 +39,7 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
     """Yield all problems of *table*. Without public ids, only its key is checked."""
     if table.has_column:
         checks = (_check_missing, _check_null, _check_type, _check_indexes, _check_ids, _check_collation)
-        for check in (*checks, _check_new_ids, _check_default):
+        for check in (_check_visible, *checks, _check_new_ids, _check_default):
             yield from check(table)
         if table.state.default is None and not table.state.filled:
             target = replace(table.target, server_default="keep")
@@ -55,6 +55,13 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
     else:  # a key that counts within a range is full at the end of the range, not of its type
         yield from (Finding(table.full_name, *problem) for problem in of_cluster)
     yield from counter_problems(table)
+
+
+def _check_visible(table: AuditedTable) -> Iterator[Finding]:
+    hidden = table.live.obstacle_of_hidden_rows()
+    if hidden is not None:
+        message = "row-level security hides rows from this role, and they were not checked"
+        yield table.finding("rows-hidden", "warning", message, Remedy("text", (hidden.remedy,)))
 
 
 def _check_missing(table: AuditedTable) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ Problem: TypeAlias = Literal[
     "counter-not-compared",
     "keys-outside",
     "cluster-unknown",
+    "rows-hidden",
     "table-unreadable",
 ]
 _RANK: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}

@@ -99,7 +99,8 @@ def run(
     :param on_progress: called after each batch.
     :param should_stop: called before each batch. The backfill ends if it returns ``True``.
     :raises ConfigurationError: if there is no such table or column, or if MySQL or MariaDB cannot tell its rows apart.
-    :raises MigrationRefused: if triggers would fire and *update_triggers* does not allow it. Nothing was changed.
+    :raises MigrationRefused: if triggers would fire and *update_triggers* does not allow it, or if row-level security
+        hides rows. Nothing was changed.
     :raises PublicIdCollision: if the unique index exists already, and no free id is found.
     """
     pace = Pace(batch_seconds, pause, wait_while)
@@ -112,7 +113,8 @@ def run(
         with session.settings(), session.batches():
             live = live_table(connection, target)
             rows = rows_of(live)
-            why_not = [*obstacles_of_read_only(session.read_only)]
+            hidden = live.obstacle_of_hidden_rows()
+            why_not = [*obstacles_of_read_only(session.read_only), *([] if hidden is None else [hidden])]
             obstacles = why_not or [*obstacles_of_triggers(live, live.update_triggers(), update_triggers)]
             if why_not or (obstacles and rows.has_missing()):
                 raise MigrationRefused(target=target, obstacles=obstacles)

@@ -164,6 +164,10 @@ class LiveTable(ABC):
         """Return *name* in the form in which the database compares the names of columns and indexes."""
         return name.lower() if self.ignores_case else name
 
+    def obstacle_of_hidden_rows(self) -> Obstacle | None:
+        """Return an obstacle if the role may not see all rows."""
+        return None  # only PostgreSQL hides any
+
     # --- what the table demands of new ids
 
     @abstractmethod

@@ -292,7 +292,6 @@ SELECT pg_catalog.quote_ident(current_user) AS role,
        pg_catalog.has_schema_privilege(n.oid, 'CREATE') AS can_create,
        pg_catalog.has_table_privilege(c.oid, 'SELECT') AS can_read,
        pg_catalog.has_table_privilege(c.oid, 'UPDATE') AS can_update,
-       pg_catalog.row_security_active(c.oid) AS filters_rows,
        c.relreplident <> 'f' AND pg_catalog.pg_get_replica_identity_index(c.oid) IS NULL AND EXISTS (
            SELECT FROM pg_catalog.pg_publication_tables t JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
            WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
@@ -356,7 +355,6 @@ def _of_rights(migration: Migration, table: Row[Any]) -> Iterator[Obstacle]:
     if not table.can_read or (not table.can_update and migration.fills_rows):
         problem = f"{table.role} may not read and update {name}"
         yield Obstacle("missing-right", problem, f"GRANT SELECT, UPDATE ON {migration.plan.table} TO {table.role}")
-    if table.filters_rows:
-        problem = f"row-level security hides rows of {name} from {table.role}, and they would get no id"
-        remedy = "run the migration as a role with BYPASSRLS, or as the owner without FORCE ROW LEVEL SECURITY"
-        yield Obstacle("row-level-security", problem, remedy)
+    hidden = migration.table.obstacle_of_hidden_rows()
+    if hidden is not None:
+        yield hidden

@@ -7,7 +7,6 @@ types match more exactly than the types of ``pg_catalog``. So functions are qual
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +17,9 @@ from sqlalchemy.exc import NoSuchTableError
 
 from sqlalchemy_public_id.dialects import is_autocommit
 from sqlalchemy_public_id.dialects.postgresql import owned_sequence
-from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrations.postgresql.catalogs import PARTITIONS, THIS, WHOLE
+from sqlalchemy_public_id.migrations.postgresql.demands import read_demands
 from sqlalchemy_public_id.migrations.session import restore, send
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, Partition, State
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
@@ -47,8 +47,6 @@ JOIN pg_catalog.pg_am am ON am.oid = c.relam
 WHERE i.indrelid = {relation}
 ORDER BY c.relname
 """
-_THIS = "CAST(pg_catalog.to_regclass(:regclass) AS oid)"
-_PARTITIONS = "(SELECT CAST(relid AS oid) FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(:regclass)))"
 # default: the server stores DEFAULT NULL of a varchar(12) as NULL::character varying. unproven: NOT NULL NOT VALID, in
 # PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
 _STATE = text(f"""
@@ -79,7 +77,7 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
                AND t.tgenabled IN ('O', 'A') AND pg_catalog.strpos(pg_catalog.lower(p.prosrc),
                    pg_catalog.lower(pg_catalog.replace(a.attname, '"', '""'))) > 0) AS filled,
        (SELECT pg_catalog.min(b.pid) FROM pg_catalog.pg_stat_progress_create_index b
-        WHERE (b.relid = c.oid OR b.relid IN {_PARTITIONS}) AND b.datname = pg_catalog.current_database()) AS builder,
+        WHERE (b.relid = c.oid OR b.relid IN {PARTITIONS}) AND b.datname = pg_catalog.current_database()) AS builder,
        c.relispartition AS is_partition,
        (SELECT pg_catalog.min(CAST(CAST(i.inhparent AS regclass) AS text)) FROM pg_catalog.pg_inherits i
         WHERE i.inhrelid = c.oid) AS parent,
@@ -92,7 +90,7 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
         LEFT JOIN pg_catalog.pg_attribute k ON k.attrelid = p.relid AND k.attnum = n.attnum AND n.attnum <> 0
         WHERE c.relkind = 'p') AS partition_keys,
        CASE WHEN c.reloftype <> CAST(0 AS oid) THEN pg_catalog.format_type(c.reloftype, NULL) END AS of_type,
-       (SELECT pg_catalog.json_agg(each) FROM ({_INDEXES.format(relation=_THIS)}) each) AS indexes
+       (SELECT pg_catalog.json_agg(each) FROM ({_INDEXES.format(relation=THIS)}) each) AS indexes
 FROM pg_catalog.pg_class c
 CROSS JOIN (SELECT * FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) db
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = CAST(:column AS text) AND NOT a.attisdropped
@@ -112,37 +110,43 @@ JOIN pg_catalog.pg_inherits h ON h.inhrelid = r.oid
 JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
 JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace
 LEFT JOIN pg_catalog.pg_constraint k ON k.conrelid = r.oid AND k.conname = CAST(:check AS text)
-WHERE r.oid = ANY (ARRAY{_PARTITIONS}) AND r.oid <> {_THIS}
+WHERE r.oid = ANY (ARRAY{PARTITIONS}) AND r.oid <> {THIS}
 ORDER BY (SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_ancestors(CAST(r.oid AS regclass))),
          n.nspname, r.relname
 """).columns(indexes=JSON())
 # a partitioned table stores no rows itself
 _ROWS = text(f"""
 SELECT CAST(pg_catalog.sum(reltuples) AS bigint) FROM pg_catalog.pg_class
-WHERE (oid = {_THIS} OR oid IN {_PARTITIONS}) AND relkind <> 'p' AND reltuples > CAST(0 AS real)
+WHERE (oid = {THIS} OR oid IN {PARTITIONS}) AND relkind <> 'p' AND reltuples > CAST(0 AS real)
+""")
+# a backfill fills each partition by itself, to which the policies of the partitioned table do not apply
+_FILTERED = text(f"""
+SELECT pg_catalog.quote_ident(relname) AS name, pg_catalog.quote_ident(current_user) AS role
+FROM pg_catalog.pg_class WHERE oid = {WHOLE} AND pg_catalog.row_security_active(oid)
+ORDER BY oid <> {THIS}, relname
 """)
 _BYTES = text(f"""
 SELECT CAST(pg_catalog.sum(pg_catalog.pg_total_relation_size(CAST(oid AS regclass))) AS bigint)
-FROM pg_catalog.pg_class WHERE oid = {_THIS} OR oid IN {_PARTITIONS}
+FROM pg_catalog.pg_class WHERE oid = {THIS} OR oid IN {PARTITIONS}
 """)
 _FIRES = """({0} = 'A' OR {0} = CAST(CASE pg_catalog.current_setting('session_replication_role')
        WHEN 'replica' THEN 'R' ELSE 'O' END AS "char"))"""
 # tgtype 16 is UPDATE. A trigger without columns (UPDATE OF) fires for all of them. ev_type 2 of a rule is UPDATE.
 _TRIGGERS = text(f"""
 SELECT tgname FROM pg_catalog.pg_trigger
-WHERE (tgrelid = {_THIS} OR tgrelid IN {_PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
+WHERE (tgrelid = {THIS} OR tgrelid IN {PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
   AND {_FIRES.format("tgenabled")}
   AND (pg_catalog.cardinality(CAST(tgattr AS int2[])) = 0 OR EXISTS (
       SELECT FROM pg_catalog.pg_attribute a
       WHERE a.attrelid = tgrelid AND a.attname = CAST(:column AS text) AND a.attnum = ANY (tgattr)))
 UNION
 SELECT rulename FROM pg_catalog.pg_rewrite
-WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND {_FIRES.format("ev_enabled")}
+WHERE (ev_class = {THIS} OR ev_class IN {PARTITIONS}) AND ev_type = '2' AND {_FIRES.format("ev_enabled")}
 ORDER BY 1
 """)
 _TRIGGERS_OF_NEW_ROWS = text(f"""
 SELECT DISTINCT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
-WHERE (t.tgrelid = {_THIS} OR t.tgrelid IN {_PARTITIONS}) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+WHERE (t.tgrelid = {THIS} OR t.tgrelid IN {PARTITIONS}) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
   AND CAST(t.tgtype AS int) & 4 <> 0
   AND pg_catalog.strpos(pg_catalog.lower(pg_catalog.concat(p.prosrc, pg_catalog.pg_get_triggerdef(t.oid))),
                         pg_catalog.lower(pg_catalog.replace(CAST(:column AS text), '"', '""'))) > 0
@@ -150,11 +154,11 @@ ORDER BY 1
 """)
 _UNSKIPPABLE = text(f"""
 SELECT tgname FROM pg_catalog.pg_trigger
-WHERE (tgrelid = {_THIS} OR tgrelid IN {_PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
+WHERE (tgrelid = {THIS} OR tgrelid IN {PARTITIONS}) AND NOT tgisinternal AND CAST(tgtype AS int) & 16 <> 0
   AND tgenabled IN ('A', 'R')
 UNION
 SELECT rulename FROM pg_catalog.pg_rewrite
-WHERE (ev_class = {_THIS} OR ev_class IN {_PARTITIONS}) AND ev_type = '2' AND ev_enabled IN ('A', 'R')
+WHERE (ev_class = {THIS} OR ev_class IN {PARTITIONS}) AND ev_type = '2' AND ev_enabled IN ('A', 'R')
 ORDER BY 1
 """)
 _PRIMARY_KEY = text("""
@@ -168,54 +172,9 @@ ORDER BY k.place
 _LAST_OF_SEQUENCE = text(
     f"SELECT seqmax FROM pg_catalog.pg_sequence WHERE seqrelid = {owned_sequence(':regclass', ':key')}"
 )
-
-
-# the CHECKs of the column and of its domains, and the columns generated from it, each with what it calls outside of
-# pg_catalog; VALUE of a domain is the name of a column as well
-_DEMANDS = text(f"""
-WITH RECURSIVE ours AS (
-    SELECT a.attrelid, a.attnum, a.atttypid, a.attname FROM pg_catalog.pg_attribute a
-    WHERE a.attrelid = {_THIS} AND a.attname = CAST(:column AS text) AND NOT a.attisdropped),
-domains AS (
-    SELECT t.oid, t.typname, t.typbasetype FROM ours JOIN pg_catalog.pg_type t ON t.oid = atttypid AND t.typtype = 'd'
-    UNION ALL
-    SELECT t.oid, t.typname, t.typbasetype FROM domains d JOIN pg_catalog.pg_type t
-    ON t.oid = d.typbasetype AND t.typtype = 'd'),
-demands AS (
-    SELECT 'pg_catalog.pg_constraint'::regclass::oid AS classid, n.oid AS objid,
-           'the CHECK constraint ' || pg_catalog.quote_ident(n.conname) AS name,
-           pg_catalog.pg_get_expr(n.conbin, n.conrelid) AS expression, 'check' AS kind, NULL::int AS longest
-    FROM ours JOIN pg_catalog.pg_constraint n ON n.conrelid = attrelid AND n.contype = 'c' AND attnum = ANY (n.conkey)
-    WHERE n.conname <> CAST(:check AS text)
-    UNION ALL
-    SELECT 'pg_catalog.pg_constraint'::regclass::oid, n.oid,
-           'the domain ' || pg_catalog.quote_ident(d.typname),
-           pg_catalog.pg_get_expr(n.conbin, CAST(0 AS oid)), 'domain', NULL
-    FROM domains d JOIN pg_catalog.pg_constraint n ON n.contypid = d.oid AND n.contype = 'c'
-    UNION ALL
-    SELECT 'pg_catalog.pg_attrdef'::regclass::oid, e.oid,
-           'the generated column ' || pg_catalog.quote_ident(g.attname),
-           pg_catalog.pg_get_expr(e.adbin, e.adrelid), 'generated',
-           CASE WHEN g.atttypid IN ('pg_catalog.varchar'::regtype::oid, 'pg_catalog.bpchar'::regtype::oid)
-                AND g.atttypmod > 4 THEN g.atttypmod - 4 END
-    FROM ours JOIN pg_catalog.pg_attribute g ON g.attrelid = ours.attrelid AND g.attgenerated <> ''
-    JOIN pg_catalog.pg_attrdef e ON e.adrelid = g.attrelid AND e.adnum = g.attnum
-    WHERE EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.refobjid = ours.attrelid
-                  AND x.refobjsubid = CAST(ours.attnum AS int) AND (
-                  x.classid = 'pg_catalog.pg_attrdef'::regclass::oid AND x.objid = e.oid
-                  OR x.classid = 'pg_catalog.pg_class'::regclass::oid AND x.objid = g.attrelid
-                  AND x.objsubid = CAST(g.attnum AS int))))
-SELECT DISTINCT d.name, d.expression, d.kind, d.longest,
-       (SELECT pg_catalog.json_agg(pg_catalog.pg_describe_object(x.refclassid, x.refobjid, 0))
-        FROM pg_catalog.pg_depend x WHERE x.classid = d.classid AND x.objid = d.objid
-        AND x.refclassid IN ('pg_catalog.pg_operator'::regclass::oid, 'pg_catalog.pg_proc'::regclass::oid)
-       )::text AS calls
-FROM demands d
-ORDER BY 1, 2
-""")
 _FULL_NAME = text(f"""
 SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = {_THIS}
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = {THIS}
 """)
 # without those that the partitions of a table have because the table has them
 _REFERENCES = text(f"""
@@ -226,7 +185,7 @@ JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace
 CROSS JOIN pg_catalog.generate_subscripts(n.conkey, 1) k (place)
 JOIN pg_catalog.pg_attribute a ON a.attrelid = n.confrelid AND a.attnum = n.confkey[k.place]
 JOIN pg_catalog.pg_attribute f ON f.attrelid = n.conrelid AND f.attnum = n.conkey[k.place]
-WHERE n.confrelid = {_THIS} AND a.attname = CAST(:column AS text) AND n.conparentid = CAST(0 AS oid)
+WHERE n.confrelid = {THIS} AND a.attname = CAST(:column AS text) AND n.conparentid = CAST(0 AS oid)
 ORDER BY 1, 2, 3
 """)
 
@@ -318,18 +277,7 @@ class PostgreSQLTable(LiveTable):
         return min(largest, self.connection.scalar(_LAST_OF_SEQUENCE, {**self.names, "key": key}) or largest)
 
     def read_constraints(self) -> Iterator[Demand]:
-        for row in self.connection.execute(_DEMANDS, self.names).all():
-            calls = ", ".join(json.loads(row.calls)) if row.calls else ""
-            expression = row.expression
-            if row.longest is not None:
-                expression = f"pg_catalog.char_length({expression}) <= {row.longest}"
-            elif row.kind == "generated":
-                expression = f"({expression}) IS NULL OR true"
-            if row.kind == "domain":  # its conditions are about VALUE
-                own = quoted(self.target.column, self.connection.dialect)
-                expression = f"(SELECT {expression} FROM (SELECT {own} AS value) AS of_domain)"
-            why_not = f"it calls {calls}, which may be code of another role" if calls else ""
-            yield Demand(row.name, expression, is_ours=True, why_not=why_not)
+        yield from read_demands(self)
         yield from self.demands_of_triggers(self.connection.execute(_TRIGGERS_OF_NEW_ROWS, self.names).scalars().all())
 
     def read_references(self) -> Sequence[tuple[str | None, str, str]]:
@@ -354,6 +302,14 @@ class PostgreSQLTable(LiveTable):
                 begun.rollback()
             else:
                 restore(self.connection, "ROLLBACK")
+
+    def obstacle_of_hidden_rows(self) -> Obstacle | None:
+        filtered = self.connection.execute(_FILTERED, self.names).first()
+        if filtered is None:
+            return None
+        problem = f"row-level security hides rows of {filtered.name} from {filtered.role}, and they would get no id"
+        remedy = "run it as a role with BYPASSRLS, or as the owner without FORCE ROW LEVEL SECURITY"
+        return Obstacle("row-level-security", problem, remedy)
 
     def columns_changed_by_updates(self) -> list[str]:
         return []
