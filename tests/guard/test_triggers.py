@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, MetaData, insert, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session
 from support.marks import fast_ways, known_defect, on
 from support.members import A
 from support.rights import user_with
 from support.rows import agree
-from support.ways import Rows, Way, each_way, execute, execute_values, flush, numbers
+from support.ways import Rows, Way, each_way, execute, execute_values, flush, insert_in_bulk, numbers
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdCollision, PublicIdMixin, guard, testing
 
@@ -172,6 +172,40 @@ def test_trigger_that_stores_the_row_elsewhere(engine: Engine, session: Session,
 
 
 @on("postgresql")
+@pytest.mark.parametrize(("write", "rows"), [(flush, 1), (flush, 3), (execute, 1), (insert_in_bulk, 50)])
+def test_trigger_that_comes_later(engine: Engine, session: Session, write: Way, rows: int) -> None:
+    """A row that a new trigger stores elsewhere is not stored twice: the first INSERT is refused, others are not."""
+    alone = [{"id": 1, "number": 1}]  # with its key, because the INSERT returns none if the trigger returns NULL
+    write(session, Item, numbers(1, first=10))
+    session.commit()
+    with engine.begin() as connection:
+        make_trigger(connection, what=f"{WRITES}; RETURN NULL")
+    with pytest.raises(ConfigurationError, match="item has a trigger now"):
+        write(session, Item, alone if rows == 1 else numbers(rows))
+    session.rollback()
+    write(session, Item, alone)
+
+    assert [number for _, number in journaled(session)] == [1]
+    session.rollback()
+
+
+@on("postgresql")
+@each_way(flush_one, flush, insert_in_bulk)
+def test_deferrable_constraint_that_comes_later(engine: Engine, session: Session, write: Way) -> None:
+    """PostgreSQL refuses the first INSERT after a deferrable constraint was added, and none that follows."""
+    write(session, Item, numbers(2, first=10))
+    session.commit()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE item ADD UNIQUE (number) DEFERRABLE")
+    with pytest.raises(DBAPIError, match="ON CONFLICT does not support deferrable"):
+        write(session, Item, ROWS)
+    session.rollback()
+
+    agree(session, collide(session, write))
+    session.rollback()
+
+
+@on("postgresql")
 def test_no_id_left(engine: Engine) -> None:
     """If no free id is found for a row, nothing that its triggers wrote remains, and the transaction goes on."""
     guard.install(engine)
@@ -269,15 +303,18 @@ def test_index_of_the_same_name_in_another_table(
 
 @fast_ways
 @on("postgresql")
-def test_trigger_that_changes_ids(engine: Engine, session: Session) -> None:
-    """Rows whose ids a trigger changes are not stored twice when another row of the flush collides."""
+@pytest.mark.parametrize(
+    ("write", "rows", "problem"), [(flush, 3, "has a trigger now"), (insert_in_bulk, 50, "by a trigger")]
+)
+def test_trigger_that_changes_ids(engine: Engine, session: Session, write: Way, rows: int, problem: str) -> None:
+    """Rows whose ids a new trigger changes are not stored twice when another row of the statement collides."""
     [taken] = flush_one(session, Item, ROWS)  # the triggers of a table are looked up only once
     session.commit()
     with engine.begin() as connection:
         own = "NEW.public_id := md5(random()::text)::char(12)"
         make_trigger(connection, what=f"IF NEW.number > 1 THEN {own}; END IF")
-    with testing.fixed_ids(Item, taken.public_id), pytest.raises(ConfigurationError, match="by a trigger"):
-        flush(session, Item, ROWS)
+    with testing.fixed_ids(Item, taken.public_id), pytest.raises(ConfigurationError, match=problem):
+        write(session, Item, numbers(rows, first=1))
     session.rollback()
 
     assert session.execute(text("SELECT count(*) FROM item")).scalar() == 1

@@ -58,14 +58,14 @@ TRIPS = {
 
 COLLISION = {
     #                                            postgresql mysql mariadb
-    "add and flush, 1 object":                   (5,        1,    1),
-    "add_all and flush, 3 objects":              (6,        1,    3),
-    "add_all and flush, 1000 objects":           (6,        1,    3),
+    "add and flush, 1 object":                   (6,        1,    1),
+    "add_all and flush, 3 objects":              (8,        1,    3),
+    "add_all and flush, 1000 objects":           (8,        1,    3),
     "execute(insert(Model), 1000 rows)":         (3,        4,    4),
-    "execute(insert(table), 1 row)":             (5,        1,    1),
+    "execute(insert(table), 1 row)":             (6,        1,    1),
     "execute(insert(table), 1000 rows)":         (3,        4,    4),
     "execute(insert(table).values(1000 rows))":  (3,        3,    3),
-    "bulk.insert, 1000 objects":                 (6,        4,    4),
+    "bulk.insert, 1000 objects":                 (8,        4,    4),
 }  # fmt: skip
 """Round trips that a collision of one row adds."""
 

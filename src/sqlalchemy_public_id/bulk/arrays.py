@@ -34,10 +34,12 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.guard import on_conflict
+from sqlalchemy_public_id.guard.call import names_of
 from sqlalchemy_public_id.types import IdColumnType
 
 _FEW_ROWS = 20
@@ -125,12 +127,20 @@ def insert_arrays(
     unnest: Any = func.unnest if len(arrays) > 1 else func.pg_catalog.unnest
     items = unnest(*arrays).table_valued(*(f"c{at}" for at in range(len(arrays)))).render_derived()
     keys = [column.key for column in sent.values()]
-    query: Any = insert(sent[public_id].table).from_select(keys, select(*items.c), include_defaults=False)
-    stored: Sequence[Any] = connection.execute(query.on_conflict_do_nothing().returning(*returned.values())).all()
+    table: Any = sent[public_id].table
+    query: Any = insert(table).from_select(keys, select(*items.c), include_defaults=False)
+    names = names_of(table, connection.get_execution_options())
+    try:
+        stored: Sequence[Any] = connection.execute(query.on_conflict_do_nothing().returning(*returned.values())).all()
+    except DBAPIError as error:
+        on_conflict.note_refusal(connection, names, error.orig)
+        raise
     try:
         found = [missing.pop(values[0]) for values in stored]
     except KeyError:
         raise on_conflict.other_ids(sent[public_id]) from None
+    if missing:
+        on_conflict.check_skipped(connection, names)
     for at, name in enumerate([*returned][1:], start=1):  # the public ids are those that were sent
         for row, values in zip(found, stored, strict=True):
             row[name] = values[at]

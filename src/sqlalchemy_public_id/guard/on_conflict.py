@@ -33,6 +33,7 @@ from sqlalchemy_public_id.weak import RefDict
 
 _ON_CONFLICT = "\nON CONFLICT DO NOTHING"  # on a separate line: other listeners may have appended a comment
 _RETURNING = " RETURNING "
+_REFUSALS = ("55000", "0A000")  # of a deferrable constraint as arbiter, and of a table with rules
 
 
 # --- the statement
@@ -86,12 +87,18 @@ def insert_rows(
     call = DriverCall(context, cursor, statement, parameters, first) if is_batch else None
     if call is not None and len(call.rows) > 1 and not _can_insert_alone(call):
         return False
-    context.dialect.do_execute(cursor, conditional, parameters, context)
+    names = names_of(insert.table, context.execution_options)
+    try:
+        context.dialect.do_execute(cursor, conditional, parameters, context)
+    except context.dialect.dbapi.Error as error:
+        note_refusal(context.root_connection, names, error)
+        raise
     stored, sent = cursor.rowcount, 1 if call is None else len(call.rows)
     if stored == sent:
         return True
     if not 0 <= stored < sent:
         raise _unknown_rows(context, stored, sent)
+    check_skipped(context.root_connection, names)
     call = call or DriverCall(context, cursor, statement, parameters)
     if sent == 1:
         # The plain INSERT makes the database report the reason. A SELECT could not: row-level security may hide the
@@ -137,8 +144,6 @@ def _insert_missing(call: DriverCall) -> None:
         sent = parameters[column.key]
         row = found.pop(sent, None)
         rows.append(row if row is not None else (*_insert_alone(call, parameters), MatchedId(sent)))
-    if found:
-        raise other_ids(column)
     change_returned_rows(call.context, lambda _: rows)
 
 
@@ -175,10 +180,7 @@ def _is_forbidden(connection: Connection, names: tuple[str, str | None]) -> bool
     The table has triggers or rules that run for a skipped row, or a deferrable constraint, for which PostgreSQL refuses
     the clause. This is looked up once for each table and engine, before the first INSERT: later would be too late.
     """
-    tables = _forbidden.get(ref(connection.dialect))
-    if tables is None:
-        tables = _forbidden.keep(connection.dialect, {})
-    answer = tables.get(names)
+    answer = _answers(connection).get(names)
     if answer is None:
         traits, answer = traits_for(connection.dialect), True
         execute_unlogged(connection.connection, "SAVEPOINT sqlalchemy_public_id")
@@ -189,5 +191,31 @@ def _is_forbidden(connection: Connection, names: tuple[str, str | None]) -> bool
                 raise
             execute_unlogged(connection.connection, "ROLLBACK TO SAVEPOINT sqlalchemy_public_id")
         execute_unlogged(connection.connection, "RELEASE SAVEPOINT sqlalchemy_public_id")
-        tables[names] = answer
+        _answers(connection)[names] = answer
     return answer
+
+
+def _answers(connection: Connection) -> dict[tuple[str, str | None], bool]:
+    tables = _forbidden.get(ref(connection.dialect))
+    return _forbidden.keep(connection.dialect, {}) if tables is None else tables
+
+
+def check_skipped(connection: Connection, names: tuple[str, str | None]) -> None:
+    """Refuse to insert skipped rows again if the table must not have the clause any more.
+
+    It may have got a trigger since the first INSERT, or the search path may lead to the table of another tenant.
+
+    :raises ConfigurationError: if a trigger may have stored the rows elsewhere; later INSERTs have no clause.
+    """
+    if traits_for(connection.dialect).forbids_on_conflict(connection, *names):
+        _answers(connection)[names] = True
+        raise ConfigurationError(
+            f"{names[0]} has a trigger now that it did not have at the first INSERT of this program, so it is unknown "
+            f"whether the trigger has stored the rows elsewhere; roll the transaction back, and run it again"
+        )
+
+
+def note_refusal(connection: Connection, names: tuple[str, str | None], error: BaseException | None) -> None:
+    """Leave out the clause from now on if PostgreSQL refuses it, because of a new deferrable constraint or rule."""
+    if traits_for(connection.dialect).error_code(error) in _REFUSALS:
+        _answers(connection)[names] = True
