@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,17 +41,42 @@ def test_kind_of_a_namesake(both: Engine, is_ours: bool) -> None:
     assert (misfit.code if misfit else None) == ("virtual" if is_ours else None)
 
 
-@pytest.mark.parametrize("name", ["person", "main.person", '"main" . "person"', "[main].person", "PERSON"])
-@pytest.mark.parametrize("columns", ["", " OF name", " OF public_id", ' OF name, "Public_Id"'])
-def test_triggers_that_an_update_fires(new_people: NewPeople, name: str, columns: str) -> None:
-    """A trigger of UPDATE is found however its table is written, unless it names only other columns."""
-    people = new_people(0, ", public_id text")
-    people.execute(f"CREATE TRIGGER noted AFTER UPDATE{columns} ON {name} BEGIN SELECT 1; END")
-
+@pytest.mark.parametrize("name", ["person", '"person"', "[person]", "'person'", "PERSON", "/* of */ person"])
+@pytest.mark.parametrize(
+    "columns",
+    ["", " OF name", " OF public_id", ' OF name, "Public_Id"', " OF 'public_id' /* , */", " --\nOF [public_id]"],
+)
+@pytest.mark.parametrize("kind", ["TRIGGER", "TEMP TRIGGER"])
+def test_triggers_that_an_update_fires(new_people: NewPeople, name: str, columns: str, kind: str) -> None:
+    """A trigger of UPDATE is found and skipped however its table is written, unless it names only other columns."""
+    people = new_people(1, ", public_id text")
     with people.engine.connect() as connection:
-        found = live_table(connection, people.target).update_triggers()
+        send(connection, "CREATE TABLE noted (id integer)")
+        body = "BEGIN INSERT INTO noted VALUES (NEW.id); END"
+        send(connection, f"CREATE {kind} noting AFTER /* any */ UPDATE{columns} ON {name} {body}")
+        live = live_table(connection, people.target)
+        found = live.update_triggers()
+        with live.without_triggers():
+            send(connection, "UPDATE person SET public_id = 'a'")
+        send(connection, "UPDATE person SET public_id = 'b'")
+        fired = len(send(connection, "SELECT * FROM noted").all())
 
-    assert found == ([] if columns == " OF name" else ["noted"])
+    is_of_another = columns == " OF name"
+    assert (found, fired) == ([], 0) if is_of_another else (["noting"], 1)
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+@pytest.mark.parametrize("name", ["person", "Person", "other"])
+def test_temporary_table_in_front(new_people: NewPeople, kind: str, name: str) -> None:
+    """A temporary table or view that hides the table is named before anything is changed; others are none of ours."""
+    people = new_people(1)
+    with people.engine.connect() as connection:
+        send(connection, f"CREATE TEMP {kind} {name}{' (id integer)' if kind == 'TABLE' else ' AS SELECT 1 AS id'}")
+        places = people.target, replace(people.target, schema="main")
+        found = [live_table(connection, place).read_state().misfit for place in places]
+        send(connection, f"DROP {kind} temp.{name}")
+
+    assert [misfit and misfit.code for misfit in found] == [None if name == "other" else "temporary", None]
 
 
 @pytest.mark.parametrize("key", ["a, b", "b, a"])

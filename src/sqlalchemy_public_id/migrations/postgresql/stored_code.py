@@ -78,9 +78,8 @@ JOIN pg_catalog.pg_type r ON r.oid = p.prorettype
 LEFT JOIN pg_catalog.pg_depend d  -- on an extension
     ON d.classid = 'pg_catalog.pg_proc'::regclass::oid AND d.objid = p.oid AND d.deptype = 'e'
 CROSS JOIN (
-    SELECT COALESCE(pg_catalog.array_agg(oid) FILTER (WHERE typname IN {_GENERIC}), '{{}}') AS generic,
-           COALESCE(pg_catalog.array_agg(oid) FILTER (WHERE typrelid = {_THIS}), '{{}}') AS ours
-    FROM pg_catalog.pg_type) kinds
+    SELECT ARRAY(SELECT oid FROM pg_catalog.pg_type WHERE typname IN {_GENERIC}) AS generic,
+           ARRAY(SELECT oid FROM pg_catalog.pg_type WHERE typrelid = {_THIS}) AS ours) kinds
 WHERE CAST(p.oid AS bigint) = ANY (CAST(:functions AS bigint[])) OR l.lanname NOT IN ('internal', 'c')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND (
     r.typrelid = {_THIS} OR p.arguments && kinds.ours OR p.arguments && kinds.generic

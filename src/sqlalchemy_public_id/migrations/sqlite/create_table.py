@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 _TOKEN = re.compile(
@@ -21,6 +22,7 @@ _TOKEN = re.compile(
     r"""|[a-z_\u0080-\U0010ffff][\w$]*|\.?\d(?:e[+-]|[\w.])*|\s+|.""",
     re.DOTALL | re.IGNORECASE,
 )
+_EVENTS = {"delete", "insert", "update"}
 _CONSTRAINTS = {"constraint", "primary", "unique", "check", "foreign"}
 
 
@@ -81,6 +83,18 @@ def settles_duplicates(sql: str, *columns: str) -> bool:
         if clause and clause[-1].text.lower() in {"replace", "ignore"} and _is_of(sql, clause, terms, columns):
             return True
     return False
+
+
+def read_event(trigger: str) -> tuple[str, list[str]]:
+    """Return the event of a CREATE TRIGGER statement, and the columns that it names; the name of its table follows.
+
+    >>> read_event('CREATE TRIGGER t AFTER UPDATE OF "a", B /* both */ ON x BEGIN SELECT 1; END')
+    ('update', ['a', 'b'])
+    """
+    terms = _terms(trigger, 0, len(trigger))
+    event = next(term.text.lower() for term in terms if term.text.lower() in _EVENTS)
+    listed = [*takewhile(lambda term: term.text.lower() != "on", terms)]  # OF, and the names between commas
+    return event, [term.name for term in listed[1::2]]
 
 
 def _is_of(sql: str, unique: list[_Term], definition: list[_Term], columns: Sequence[str]) -> bool:

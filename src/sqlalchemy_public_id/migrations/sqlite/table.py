@@ -18,6 +18,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.plan import Lock
 from sqlalchemy_public_id.migrations.rows import PositionColumns, Rows
 from sqlalchemy_public_id.migrations.session import MigrationSession, no_replica, restore, send, transaction
+from sqlalchemy_public_id.migrations.sqlite.create_table import read_event
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State, StoredTable
 from sqlalchemy_public_id.migrations.table import LiveTable, indexes_from
 from sqlalchemy_public_id.stored_ids import as_bits_format
@@ -35,10 +36,9 @@ FROM pragma_index_list(:table, :database) l, pragma_index_xinfo(l.name, :databas
 WHERE i."key"
 ORDER BY l.seq, i.seqno
 """)
-_NAME = r"""(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[\w$]+)"""
-_EVENT = re.compile(rf"\bUPDATE(?:\s+OF\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*))?\s+ON\s+{_NAME}", re.IGNORECASE)
 
-_ON_INSERT = re.compile(r"\bINSERT\s+ON\b", re.IGNORECASE)
+_TEMPORARY = "temp."
+"""The schema of the temporary tables and triggers of a connection, as it precedes a name."""
 
 
 class SQLiteTable(LiveTable):
@@ -51,8 +51,11 @@ class SQLiteTable(LiveTable):
     def _schema(self) -> str:
         return f"{quoted(self.target.schema or 'main', self.connection.dialect)}."
 
-    def _read_master(self, columns: str, condition: str, name: str | None = None) -> list[tuple[str, ...]]:
-        query = f"SELECT {columns} FROM {self._schema}sqlite_master WHERE {condition}"
+    def _read_master(
+        self, columns: str, condition: str, name: str | None = None, schema: str | None = None
+    ) -> list[tuple[str, ...]]:
+        master = "sqlite_temp_master" if schema == _TEMPORARY else f"{self._schema}sqlite_master"
+        query = f"SELECT {columns} FROM {master} WHERE {condition}"
         return [tuple(row) for row in self.connection.exec_driver_sql(query, (name or self.target.table,))]
 
     def _read_state(self) -> tuple[str, State, Iterable[IndexFacts]] | None:
@@ -113,6 +116,10 @@ class SQLiteTable(LiveTable):
         return ("table", False) if row is None else (row.type, bool(row.strict))
 
     def _misfit(self, kind: str) -> Obstacle | None:
+        table = self.target.table
+        if self.target.schema is None and self._read_master("1", "lower(name) = lower(?)", schema=_TEMPORARY):
+            problem = f"a temporary table or view of this connection is called {table}, and hides the table"
+            return Obstacle("temporary", problem, f"drop it, or use another connection: DROP TABLE temp.{table}")
         if kind not in ("virtual", "shadow"):
             return None
         problem = f"{self.target.table} is a {kind} table, whose columns are those of a module of SQLite"
@@ -146,7 +153,7 @@ class SQLiteTable(LiveTable):
         yield from self.generated_columns(table=own)
         column = target.column.lower()
         yield from self.demands_of_triggers(
-            name for name, sql in self._read_triggers() if _ON_INSERT.search(sql) and column in sql.lower()
+            name for _, name, sql in self._read_triggers() if read_event(sql)[0] == "insert" and column in sql.lower()
         )
 
     def _read_own_name(self) -> str:
@@ -168,10 +175,18 @@ class SQLiteTable(LiveTable):
         return []
 
     def update_triggers(self) -> list[str]:
-        return [name for name, sql in self._read_triggers() if _fires(sql, self.target.column)]
+        column = self.target.column.lower()
+        found = [(name, *read_event(sql)) for _, name, sql in self._read_triggers()]
+        return [name for name, event, columns in found if event == "update" and (not columns or column in columns)]
 
-    def _read_triggers(self) -> list[tuple[str, ...]]:
-        return self._read_master("name, sql", "type = 'trigger' AND lower(tbl_name) = lower(?)")
+    def _read_triggers(self) -> list[tuple[str, str, str]]:
+        """Return the schema, the name and the statement of each trigger, also of temporary ones of this connection."""
+        found = "name, sql", "type = 'trigger' AND lower(tbl_name) = lower(?)"
+        return [
+            (schema, name, sql)
+            for schema in (self._schema, _TEMPORARY)
+            for name, sql in self._read_master(*found, schema=schema)
+        ]
 
     def restore_settings(self, state: State) -> None:
         if state.stored is not None:
@@ -181,11 +196,11 @@ class SQLiteTable(LiveTable):
     def without_triggers(self) -> Generator[None]:
         # no other session can write meanwhile, so no trigger is missed
         triggers = self._read_triggers()
-        for name, _ in triggers:
-            send(self.connection, f"DROP TRIGGER {self._schema}{quoted(name, self.connection.dialect)}")
+        for schema, name, _ in triggers:
+            send(self.connection, f"DROP TRIGGER {schema}{quoted(name, self.connection.dialect)}")
         yield
-        for _, sql in triggers:
-            send(self.connection, in_schema(sql, self._schema))
+        for schema, _, sql in triggers:
+            send(self.connection, in_schema(sql, schema))
 
 
 def _index(parts: Sequence[Mapping[Any, Any]], state: State) -> dict[str, Any]:
@@ -207,15 +222,6 @@ def in_schema(sql: str, schema: str) -> str:
         sql,
         flags=re.IGNORECASE,
     )
-
-
-def _fires(sql: str, column: str) -> bool:
-    event = _EVENT.search(sql)
-    if event is None:
-        return False
-    columns = re.findall(_NAME, event["columns"] or "")
-    names = {name.strip('"`[]').lower() if name[0] in '"`[' else name.lower() for name in columns}
-    return not names or column.lower() in names
 
 
 # --- the rows
