@@ -279,6 +279,7 @@ DEFAULTS = {
     "'it''s'": "'it''s'",
     "''": "''",
     "'NULL '": "'NULL '",
+    "'NULL'": "'NULL'",
 }
 
 

@@ -175,10 +175,10 @@ class MySQLTable(LiveTable):
         return [name for name in columns if name in words]
 
     def _default(self, row: Row[Any]) -> str | None:
-        if row.default in (None, "NULL"):  # MariaDB returns NULL as the string "NULL"
+        if row.default is None:
             return None
         if self.is_mariadb:
-            return str(row.default)
+            return None if row.default == "NULL" else str(row.default)  # it quotes a text, unlike NULL
         # MySQL returns a constant without its quotes, and an expression with escaped quotes and backslashes
         if "DEFAULT_GENERATED" in row.extra:
             return _ESCAPED.sub(r"\1", str(row.default))
