@@ -181,6 +181,22 @@ def test_changed_settings(connection: Connection) -> None:
     )
 
 
+@pytest.mark.parametrize("limit", [0, 3, 2**63 + 1, 2**64 - 1])
+@on("mysql", "mariadb")
+def test_limit_of_rows(connection: Connection, limit: int) -> None:
+    """A migration reads all settings and all rows, whatever ``sql_select_limit`` of the session, which is restored."""
+    numbers = " UNION ALL ".join(f"SELECT {number}" for number in range(9))
+    send(connection, f"SET SESSION sql_select_limit = {limit}")
+    session = MySQLSession(connection, TIMEOUTS)
+    with session.settings():
+        found = len(send(connection, numbers).all()), send(connection, "SELECT @@lock_wait_timeout").scalar()
+        read = {"sql_mode", "lock_wait_timeout", "innodb_lock_wait_timeout"} - {*session.read_settings()}
+    after = send(connection, "SELECT @@sql_select_limit LIMIT 1").scalar()
+    connection.invalidate()
+
+    assert (found, read, after) == ((9, 3), set(), limit)
+
+
 @on("mysql", "mariadb")
 def test_settings_of_batches(engine: Engine) -> None:
     """Batches wait a second for a row, and lock no gaps; inside the caller's transaction, nothing is changed."""

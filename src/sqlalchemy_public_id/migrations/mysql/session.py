@@ -62,6 +62,8 @@ WHERE COMMAND IN ('Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slave_SQL', 'S
 _OF_ADMINISTRATORS = re.compile(r"\b(SUPER|CONNECTION_ADMIN|READ[_ ]ONLY ADMIN|ALL PRIVILEGES ON \*\.\*)")
 _ALL_STATEMENTS = 7
 """Values of ``wsrep_sync_wait``: 1 for SELECT, 2 for UPDATE and DELETE, 4 for INSERT."""
+_ALL_ROWS = 2**63 - 1
+"""The value of ``sql_select_limit`` that every server accepts; the default may be any limit of the server."""
 
 
 class MySQLSession(MigrationSession):
@@ -111,6 +113,20 @@ class MySQLSession(MigrationSession):
         rows = send(self.connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
         self._known = settings = {row[0]: row[1] for row in rows}
         return settings
+
+    @contextmanager
+    def settings(self) -> Generator[None]:
+        """Change the settings, first of all the limit of SELECT, which also cuts what the catalogs answer."""
+        limit = int(send(self.connection, "SELECT @@SESSION.sql_select_limit LIMIT 1").scalar())
+        is_lifted = limit < _ALL_ROWS
+        if is_lifted:
+            send(self.connection, self.written("sql_select_limit", _ALL_ROWS))
+        try:
+            with super().settings():
+                yield
+        finally:
+            if is_lifted:
+                restore(self.connection, self.written("sql_select_limit", limit))
 
     def wanted_settings(self, current: Mapping[str, str]) -> dict[str, object]:
         wanted: dict[str, object] = {
