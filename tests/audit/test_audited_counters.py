@@ -176,6 +176,40 @@ def test_keys_with_a_tenant(engine: Engine, create: Callable[[MetaData], None]) 
     assert problem_of(engine).facts == {"upcoming": 1, "first": 3, "value": 3}
 
 
+DRAWS = {
+    "of its default": ([], {"upcoming": 1, "first": 1, "value": 3}),
+    "of a dropped default": (["ALTER TABLE ticket ALTER id DROP DEFAULT"], None),
+    "of another default": (["ALTER TABLE ticket ALTER id SET DEFAULT nextval('free_of_ticket')"], None),
+    "of another default, behind": (
+        ["ALTER TABLE ticket ALTER id SET DEFAULT nextval('free_of_ticket')", "SELECT setval('free_of_ticket', 2)"],
+        {"upcoming": 3, "first": 3, "value": 3},
+    ),
+    "of another table": (
+        ["ALTER SEQUENCE ticket_id_seq OWNED BY NONE", "ALTER SEQUENCE ticket_id_seq OWNED BY other_ticket.id"],
+        {"upcoming": 1, "first": 1, "value": 3},
+    ),
+    "of an expression": (["ALTER TABLE ticket ALTER id SET DEFAULT (random() * 1000)::int"], None),
+}
+
+
+@on("postgresql")
+@pytest.mark.parametrize(("statements", "facts"), DRAWS.values(), ids=DRAWS)
+def test_the_sequence_that_the_default_draws_from(engine: Engine, statements: list[str], facts: Any) -> None:
+    """Only the sequence that the default draws from is compared, whether the column owns it or not."""
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TABLE ticket (id serial PRIMARY KEY)")
+        connection.exec_driver_sql("CREATE TABLE other_ticket (id int PRIMARY KEY)")
+        connection.exec_driver_sql("CREATE SEQUENCE free_of_ticket START 4")
+        connection.exec_driver_sql("INSERT INTO ticket VALUES (1), (2), (3)")
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+        findings = audit.run(connection, tables=["ticket"]).findings
+
+        assert [(each.problem, each.facts) for each in findings] == ([("key-counter-behind", facts)] if facts else [])
+        connection.rollback()
+
+
 @on("postgresql")
 def test_a_sequence_that_may_not_be_read(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """A role that may not read the sequence gets no finding, and no error."""

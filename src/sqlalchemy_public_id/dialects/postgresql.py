@@ -81,25 +81,26 @@ class _PostgresProtocol(Traits):
         return bool(getattr(dbapi_connection, "autocommit", False))
 
 
-def owned_sequence(table: str, key: str) -> str:
+def key_sequence(table: str, key: str) -> str:
     """Return an SQL expression for the OID of the sequence that generates the values of a column; NULL if none does.
 
-    A column may own several sequences, and ``pg_get_serial_sequence()`` returns any of them: the right one is that of
-    its IDENTITY, or the one that its default draws from.
+    A column may own sequences that it does not use, and use one that it does not own, as by ``DEFAULT nextval(...)``:
+    the right one is that of its IDENTITY, or the one that its default draws from.
 
     :param table: an SQL expression for the name of the table, quoted and with its schema.
     :param key: an SQL expression for the plain name of the column.
     """
     catalog, default = "'pg_catalog.pg_class'::regclass::oid", "'pg_catalog.pg_attrdef'::regclass::oid"
+    column = f"a.attrelid = CAST(pg_catalog.to_regclass({table}) AS oid) AND a.attname = CAST({key} AS text)"
     return (
-        "(SELECT s.oid FROM pg_catalog.pg_depend d "
-        "JOIN pg_catalog.pg_class s ON s.oid = d.objid AND s.relkind = 'S' "
-        "JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND CAST(a.attnum AS int) = d.refobjsubid "
-        f"WHERE d.classid = {catalog} AND d.refclassid = {catalog} AND d.deptype IN ('a', 'i') "
-        f"AND d.refobjid = CAST(pg_catalog.to_regclass({table}) AS oid) AND a.attname = CAST({key} AS text) "
-        "ORDER BY d.deptype = 'i' DESC, EXISTS (SELECT FROM pg_catalog.pg_attrdef e JOIN pg_catalog.pg_depend u "
-        f"ON u.classid = {default} AND u.objid = e.oid AND u.refclassid = {catalog} AND u.refobjid = s.oid "
-        "WHERE e.adrelid = a.attrelid AND e.adnum = a.attnum) DESC, s.oid LIMIT 1)"
+        "COALESCE((SELECT d.objid FROM pg_catalog.pg_attribute a "
+        "JOIN pg_catalog.pg_depend d ON d.refobjid = a.attrelid AND d.refobjsubid = CAST(a.attnum AS int) "
+        f"WHERE d.classid = {catalog} AND d.refclassid = {catalog} AND d.deptype = 'i' AND {column}), "
+        "(SELECT s.oid FROM pg_catalog.pg_attribute a "
+        "JOIN pg_catalog.pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum "
+        "JOIN pg_catalog.pg_depend d ON d.objid = e.oid "
+        "JOIN pg_catalog.pg_class s ON s.oid = d.refobjid AND s.relkind = 'S' "
+        f"WHERE d.classid = {default} AND d.refclassid = {catalog} AND {column} ORDER BY s.oid LIMIT 1))"
     )
 
 

@@ -168,6 +168,30 @@ def test_serial(parcels: Parcels) -> None:
 
 
 @on("postgresql")
+@pytest.mark.parametrize("default", ["", "DEFAULT nextval('numbers_of_all_id_seq')"], ids=["no default", "another"])
+def test_a_sequence_that_the_key_does_not_use(parcels: Parcels, default: str) -> None:
+    """Limits and a function also work for a key without a default, or with one that draws from another's sequence."""
+    parcels.execute(f"DROP TABLE {NAME}")
+    parcels.execute("DROP TABLE IF EXISTS numbers_of_all")
+    parcels.execute("CREATE TABLE numbers_of_all (id bigserial)")
+    parcels.execute(f"CREATE TABLE {NAME} (id bigint {default} PRIMARY KEY, name varchar(50))")
+    parcels.execute(f"CREATE SEQUENCE unused OWNED BY {NAME}.id")
+
+    parcels.run(set_cluster, NAME, cluster=10)
+    keys = [parcels.add()]
+    parcels.run(create_cluster_config, 10)
+    parcels.run(create_cluster_sequence, NAME)
+    keys.append(parcels.add())
+
+    assert keys == [ClusterKey.of(10, number) for number in (1, 2)]
+    with parcels.engine.connect() as connection:
+        owned = "SELECT pg_get_serial_sequence('numbers_of_all', 'id')"
+        assert connection.exec_driver_sql(owned).scalar() == "public.numbers_of_all_id_seq"
+    parcels.execute(f"DROP TABLE {NAME}")
+    parcels.execute("DROP TABLE numbers_of_all")
+
+
+@on("postgresql")
 def test_numeric_key(parcels: Parcels) -> None:
     """A NUMERIC key, which holds any number, gets limits as a BIGINT does; an integer is refused."""
     parcels.execute(f"DROP TABLE {NAME}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Inspector, column, func, inspect, select, table, text
 
 from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
-from sqlalchemy_public_id.dialects.postgresql import owned_sequence
+from sqlalchemy_public_id.dialects.postgresql import key_sequence
 from sqlalchemy_public_id.dialects.quoting import quoted_table
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG, PREFIX, Config
 from sqlalchemy_public_id.keys.ranges import LAST_KEY, SEQUENCE_BITS, Range, range_of
@@ -112,7 +112,7 @@ def read_next(connection: Connection, name: str, schema: str | None, key: str) -
             "pg_catalog.has_sequence_privilege(seqrelid, 'SELECT') AS readable "
             "FROM pg_catalog.pg_sequence JOIN pg_catalog.pg_class c ON c.oid = seqrelid "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            f"WHERE seqrelid = {owned_sequence(':name', ':key')}"
+            f"WHERE seqrelid = {key_sequence(':name', ':key')}"
         )
         found = connection.execute(text(query), {"name": source, "key": key}).one_or_none()
         if found is None or not found.readable or found.seqincrement < 1:
@@ -200,7 +200,7 @@ def _schema_of(connection: Connection, name: str) -> str | None:
 def _sequence(connection: Connection, name: str, schema: str | None, key: str) -> tuple[str, int, int]:
     query = (
         "SELECT relname, seqmin, seqmax FROM pg_catalog.pg_sequence JOIN pg_catalog.pg_class ON oid = seqrelid "
-        f"WHERE oid = {owned_sequence(':name', ':key')}"
+        f"WHERE oid = {key_sequence(':name', ':key')}"
     )
     names = {"name": quoted_table(name, schema, connection.dialect), "key": key}
     found = connection.execute(text(query), names).one_or_none()

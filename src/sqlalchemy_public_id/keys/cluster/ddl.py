@@ -15,7 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement, conv
 
 from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
-from sqlalchemy_public_id.dialects.postgresql import owned_sequence
+from sqlalchemy_public_id.dialects.postgresql import key_sequence
 from sqlalchemy_public_id.dialects.quoting import dollar_quoted, literal, quoted_table
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, LAST_SEQUENCE, SEQUENCE_BITS, Range
@@ -171,7 +171,7 @@ class ClusterColumn(_Statements):
         self.sequence: str = self._name(sequence_name(sequence or table))
         self.trigger: str = self._name(cluster_name("key", table))
         self.guards: list[str] = [self._name(cluster_name("given", table)), self._name(cluster_name("range", table))]
-        self._serial = f"{owned_sequence(self._quote(self.table), self._quote(column))}::regclass::text"
+        self._serial = f"{key_sequence(self._quote(self.table), self._quote(column))}::regclass::text"
 
     # --- a counter inside a range
 
@@ -281,8 +281,10 @@ class ClusterColumn(_Statements):
                     f"    WHERE issued >= (SELECT last_value FROM {sequence});",
                     f"ALTER TABLE {table} ALTER COLUMN {column} DROP IDENTITY IF EXISTS;",
                     f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {default};",
-                    # the sequence of a serial column
-                    f"IF pg_catalog.to_regclass(counter)::oid <> {regclass}::oid THEN",
+                    # the sequence of a serial column; a default may have drawn from that of another table
+                    "IF EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.deptype = 'a'",
+                    "    AND d.objid = pg_catalog.to_regclass(counter)::oid",
+                    f"    AND d.refobjid = {self._quote(table)}::regclass::oid AND d.objid <> {regclass}::oid) THEN",
                     "    EXECUTE 'ALTER SEQUENCE ' || counter || ' OWNED BY NONE';",
                     "END IF;",
                     f"ALTER SEQUENCE {sequence} OWNED BY {table}.{column};",

@@ -16,7 +16,7 @@ from sqlalchemy import JSON, Inspector, Integer, Row, text
 from sqlalchemy.exc import NoSuchTableError
 
 from sqlalchemy_public_id.dialects import is_autocommit
-from sqlalchemy_public_id.dialects.postgresql import owned_sequence
+from sqlalchemy_public_id.dialects.postgresql import key_sequence
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.postgresql.catalogs import PARTITIONS, THIS, WHOLE
 from sqlalchemy_public_id.migrations.postgresql.demands import read_demands
@@ -170,7 +170,7 @@ WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
 ORDER BY k.place
 """)
 _LAST_OF_SEQUENCE = text(
-    f"SELECT seqmax FROM pg_catalog.pg_sequence WHERE seqrelid = {owned_sequence(':regclass', ':key')}"
+    f"SELECT seqmax FROM pg_catalog.pg_sequence WHERE seqrelid = {key_sequence(':regclass', ':key')}"
 )
 _FULL_NAME = text(f"""
 SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)
