@@ -182,6 +182,39 @@ def test_programs_that_are_hidden(kept: People, count: int) -> None:
     assert [*report.not_examined[2:]] in ([], ["the triggers of other databases"])
 
 
+@on_both
+@pytest.mark.parametrize(
+    ("of_role", "on_database", "missing"),
+    [
+        (None, True, ""),
+        (None, False, "TRIGGER"),
+        ("SELECT", False, "TRIGGER, EVENT"),
+        ("EVENT", False, "TRIGGER"),
+        ("TRIGGER, EVENT", False, ""),
+    ],
+)
+def test_programs_of_other_tables(kept: People, of_role: str | None, on_database: bool, missing: str) -> None:
+    """Triggers of other tables, and events, are not examined without the privilege on the database, also by a role."""
+    role, database = f"role_of_{USER}", kept.engine.url.database
+    kept.execute(f"CREATE ROLE {role}")
+    try:
+        with limited(kept) as connection:
+            kept.execute(f"GRANT TRIGGER ON {'*' if on_database else 'person'} TO {USER}")
+            if of_role is None:
+                kept.execute(f"GRANT EVENT ON * TO {USER}")
+            else:
+                kept.execute(f"REVOKE TRIGGER ON person FROM {USER}")
+                kept.execute(f"GRANT {of_role} ON {database}.* TO {role}")
+                kept.execute(f"GRANT {role} TO {USER}")
+                send(connection, f"SET ROLE {role}")
+            report = examine(connection, plan_for(kept.target, connection.dialect), PHASES["expand"])
+    finally:
+        kept.execute(f"DROP ROLE {role}")
+
+    found = [each.rpartition(" privilege ")[2] for each in report.not_examined if "without the privilege" in each]
+    assert found == ([missing] if missing else [])
+
+
 PROGRAMS = {
     "procedure": "CREATE PROCEDURE program() {}",
     "trigger": "CREATE TRIGGER program AFTER INSERT ON person FOR EACH ROW {}",

@@ -16,7 +16,8 @@ from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import Consent
 from sqlalchemy_public_id.migrations.databases import live_table, plan_for
-from sqlalchemy_public_id.migrations.mysql.obstacles import missing_privileges, obstacles_of_catalogs
+from sqlalchemy_public_id.migrations.mysql.obstacles import obstacles_of_catalogs
+from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges
 from sqlalchemy_public_id.migrations.operation import PHASES, examine
 from sqlalchemy_public_id.migrations.plan import Migration
 from sqlalchemy_public_id.migrations.state import State
@@ -194,16 +195,14 @@ def lacking(new_people: Callable[..., People]) -> Iterator[Callable[..., list[st
     with user_with(people.engine, "SELECT", "person") as url:
         engine = create_engine(url, poolclass=NullPool)
 
-        def lacks(*statements: str, role: str = "", schema: str | None = None) -> list[str]:
+        def lacks(*statements: str, role: str = "", mode: str = "", schema: str | None = None) -> list[str]:
             for statement in statements:
                 people.execute(statement)
             with engine.connect() as connection:
+                send(connection, f"SET SESSION sql_mode = '{mode}'")
                 if role:
                     send(connection, f"SET ROLE {role}")
-                target = PublicIdColumn.of("person", schema=schema)
-                plan = plan_for(target, connection.dialect)
-                migration = Migration(live_table(connection, target), plan, PHASES["expand"], State())
-                return missing_privileges(migration, WANTED)
+                return missing_privileges(live_table(connection, PublicIdColumn.of("person", schema=schema)), WANTED)
 
         yield lacks
 
@@ -230,14 +229,39 @@ def test_privileges(new_people: Callable[..., People], lacking: Callable[..., li
 
 @on_both
 def test_privileges_of_a_role(lacking: Callable[..., list[str]], table: People) -> None:
-    """Nothing is missing for a user with an active role, because the catalogs do not list what it grants."""
-    role = f"role_of_{USER}"
-    table.execute(f"CREATE ROLE {role}")
+    """What an active role grants counts, also by another role, and nothing else of a user with a role does."""
+    outer, inner = (f"{name}_of_{USER}" for name in ("outer", "inner"))
+    table.execute(f"CREATE ROLE {outer}, {inner}")
     try:
-        assert lacking(f"GRANT {role} TO {USER}") == WANTED
-        assert lacking(role=role) == []
+        assert lacking(f"GRANT {outer} TO {USER}", f"GRANT {inner} TO {outer}") == WANTED
+        assert lacking(role=outer) == WANTED
+        assert lacking(f"GRANT ALTER ON person TO {outer}", role=outer) == ["UPDATE", "CREATE", "INSERT", "DROP"]
+        assert lacking(f"GRANT UPDATE, DROP ON person TO {inner}", role=outer) == ["CREATE", "INSERT"]
     finally:
-        table.execute(f"DROP ROLE {role}")
+        table.execute(f"DROP ROLE {outer}, {inner}")
+
+
+@on_both
+@pytest.mark.parametrize("mode", ["", "NO_BACKSLASH_ESCAPES", "ANSI_QUOTES"])
+def test_privileges_in_a_mode(lacking: Callable[..., list[str]], table: People, mode: str) -> None:
+    """Privileges by a pattern are the same in every SQL mode, and those on columns alone do not count."""
+    pattern = str(table.engine.url.database).replace("_", r"\_")
+    found = lacking(
+        f"GRANT ALTER ON `{pattern}`.* TO {USER}", f"GRANT UPDATE (id, name) ON person TO {USER}", mode=mode
+    )
+
+    assert found == ["UPDATE", "CREATE", "INSERT", "DROP"]
+
+
+@on("mariadb")
+def test_privileges_of_public(lacking: Callable[..., list[str]], table: People) -> None:
+    """What MariaDB grants to PUBLIC counts, since 10.11."""
+    if table.engine.dialect.server_version_info < (10, 11):
+        pytest.skip("an old MariaDB")
+    try:
+        assert lacking("GRANT ALTER, DROP ON person TO PUBLIC") == ["UPDATE", "CREATE", "INSERT"]
+    finally:
+        table.execute("REVOKE ALTER, DROP ON person FROM PUBLIC")
 
 
 @on_both

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from sqlalchemy import text
 
 from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges
 from sqlalchemy_public_id.migrations.plan import Migration
 from sqlalchemy_public_id.migrations.session import send
 
@@ -23,13 +24,6 @@ WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table A
       SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
       AND s.TABLE_NAME = :table AND s.COLUMN_NAME = c.COLUMN_NAME))
 ORDER BY c.ORDINAL_POSITION
-""")
-_GRANTED = text("""
-SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = :grantee
-UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
-      WHERE GRANTEE = :grantee AND COALESCE(:schema, DATABASE()) LIKE TABLE_SCHEMA
-UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
-      WHERE GRANTEE = :grantee AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table
 """)
 _FOREIGN_KEYS = text("""
 SELECT k.CONSTRAINT_NAME AS name, k.TABLE_NAME AS `table`,
@@ -187,20 +181,8 @@ def _of_the_history(migration: Migration) -> Iterator[Obstacle]:
 
 
 def _of_rights(migration: Migration, user: str) -> Iterator[Obstacle]:
-    missing = missing_privileges(migration, migration.plan.rights(migration))
+    missing = missing_privileges(migration.table, migration.plan.rights(migration))
     if missing:
         privileges, (name, _, host) = ", ".join(missing), user.rpartition("@")
         problem = f"{user} lacks the privileges {privileges} on {migration.target.table}"
         yield Obstacle("missing-right", problem, f"GRANT {privileges} ON {migration.plan.table} TO '{name}'@'{host}'")
-
-
-def missing_privileges(migration: Migration, wanted: Sequence[str]) -> list[str]:
-    """Return those of the *wanted* privileges that the user lacks."""
-    connection = migration.table.connection
-    user, role = connection.exec_driver_sql("SELECT CURRENT_USER(), CURRENT_ROLE()").one()
-    if role not in (None, "NONE"):
-        return []  # the catalogs do not list what a role grants
-    name, _, host = user.rpartition("@")
-    names = {**migration.table.names, "grantee": f"'{name}'@'{host}'"}
-    granted = {*connection.execute(_GRANTED, names).scalars()}
-    return [privilege for privilege in wanted if privilege not in granted]

@@ -17,7 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import Consent
-from sqlalchemy_public_id.migrations.mysql.obstacles import missing_privileges, obstacles_of_catalogs
+from sqlalchemy_public_id.migrations.mysql.obstacles import obstacles_of_catalogs
+from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges
 from sqlalchemy_public_id.migrations.mysql.server_defaults import MySQLDefaults
 from sqlalchemy_public_id.migrations.mysql.session import MySQLSession
 from sqlalchemy_public_id.migrations.mysql.stored_code import find_statements, read_stored_code
@@ -112,13 +113,14 @@ class MySQLPlan(Plan):
         return [*_ALTER, "SELECT", *(["UPDATE"] if migration.fills_rows else ())]
 
     def may_read(self, migration: Migration) -> bool:
-        return not missing_privileges(migration, ["SELECT"])
+        return not missing_privileges(migration.table, ["SELECT"])
 
     def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
         yield from obstacles_of_catalogs(migration)
 
     def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
-        return read_stored_code(migration, change, missing_privileges(migration, ("TRIGGER", "EVENT")))
+        missing = missing_privileges(migration.table, ("TRIGGER", "EVENT"), "database")
+        return read_stored_code(migration, change, missing)
 
     def find_statements(self, migration: Migration, change: Change) -> Sequence[BrokenStatement]:
         return find_statements(migration, change)

@@ -1,0 +1,53 @@
+"""The privileges of a user of MySQL or MariaDB.
+
+``SHOW GRANTS`` lists them all, with those of active roles and of ``PUBLIC``, which the catalogs leave out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from sqlalchemy_public_id.migrations.session import send
+from sqlalchemy_public_id.migrations.table import LiveTable
+
+_NAME = r'(\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"|[^\s.`"]+)'
+_GRANT = re.compile(rf"GRANT (.+) ON {_NAME}\.{_NAME} TO ")
+_PRIVILEGE = re.compile(r"([^,(]+)(\(.*?\))?(?:,|$)")
+_ALL = {"ALL", "ALL PRIVILEGES"}
+
+
+def missing_privileges(
+    live: LiveTable, wanted: Sequence[str], on: Literal["table", "database", "server"] = "table"
+) -> list[str]:
+    """Return those of the *wanted* privileges that the user lacks on the whole table, its database or the server."""
+    here = live.target.schema or str(send(live.connection, "SELECT DATABASE()").scalar())
+    granted: set[str] = set()
+    for (grant,) in send(live.connection, "SHOW GRANTS"):
+        match = _GRANT.match(grant)
+        if match is None:  # of a role or a procedure
+            continue
+        privileges, database, table = match.groups()
+        if database == "*":
+            counts = True
+        elif table == "*":
+            counts = on != "server" and _pattern(database).fullmatch(here) is not None
+        else:
+            names = _plain(database).lower(), _plain(table).lower()
+            counts = on == "table" and names == (here.lower(), live.target.table.lower())
+        if counts:
+            granted |= {name.strip().upper() for name, columns in _PRIVILEGE.findall(privileges) if not columns}
+    return [] if granted & _ALL else [privilege for privilege in wanted if privilege not in granted]
+
+
+def _plain(name: str) -> str:
+    quote = name[0]
+    return name[1:-1].replace(quote * 2, quote) if quote in '`"' else name
+
+
+def _pattern(database: str) -> re.Pattern[str]:
+    """Return the pattern of names of databases that a grant has, with the wildcards of LIKE."""
+    wildcards = {"%": ".*", "_": "."}
+    parts = re.findall(r"\\.|.", _plain(database), re.DOTALL)
+    return re.compile("".join(wildcards.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL | re.IGNORECASE)
