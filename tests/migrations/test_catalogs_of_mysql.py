@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -13,6 +13,9 @@ from support.people import People, send
 from support.refusals import refused
 from support.rights import USER, user_with
 
+from sqlalchemy_public_id import backfill
+from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.migrations.consent import Consent
 from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, examine
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts
@@ -213,6 +216,51 @@ def test_programs_of_other_tables(kept: People, of_role: str | None, on_database
 
     found = [each.rpartition(" privilege ")[2] for each in report.not_examined if "without the privilege" in each]
     assert found == ([missing] if missing else [])
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("grant", "is_hidden"),
+    [
+        (None, True),
+        ("TRIGGER ON person TO {user}", False),
+        ("TRIGGER ON `{database}`.* TO {user}", False),
+        ("TRIGGER ON *.* TO {user}", False),
+        ("TRIGGER ON kept TO {user}", True),
+        ("TRIGGER ON person TO {role}", False),
+        ("EVENT ON `{database}`.* TO {role}", True),
+    ],
+)
+def test_triggers_that_are_hidden(kept: People, grant: str | None, is_hidden: bool) -> None:
+    """An UPDATE that may fire triggers which the user may not see is refused without consent; a GRANT helps."""
+    role = f"role_of_{USER}"
+    kept.execute("ALTER TABLE person ADD public_id varchar(12) CHARACTER SET ascii COLLATE ascii_bin")
+    kept.execute(f"CREATE ROLE {role}")
+    try:
+        with limited(kept) as connection:
+            kept.execute(f"GRANT {role} TO {USER}")
+            if grant is not None:
+                kept.execute("GRANT " + grant.format(user=USER, role=role, database=kept.engine.url.database))
+            if grant is not None and "role" in grant:
+                send(connection, f"SET ROLE {role}")
+            found = {}
+            for wanted in ("refuse", "skip", "fire"):
+                plan = plan_for(kept.target, connection.dialect, Consent(update_triggers=wanted))
+                found[wanted] = [*examine(connection, plan, PHASES["backfill"]).obstacles]
+            refusals: Any = (
+                pytest.raises(MigrationRefused, match="may not see triggers") if is_hidden else nullcontext()
+            )
+            with refusals:
+                backfill.run(connection, "person")
+            backfill.run(connection, "person", update_triggers="fire")
+    finally:
+        kept.execute(f"DROP ROLE {role}")
+
+    user = f"'{USER}'@'%'"
+    remedy = f'GRANT TRIGGER ON person TO {user}, or pass update_triggers="fire" to accept this'
+    expected = [remedy] if is_hidden else []
+    remedies = {wanted: [each.remedy for each in obstacles] for wanted, obstacles in found.items()}
+    assert remedies == {"refuse": expected, "skip": expected, "fire": []}
 
 
 PROGRAMS = {

@@ -267,7 +267,7 @@ def test_system_versioned_table_with_a_history(new_people: Callable[..., People]
 def test_privileges(new_people: Callable[..., People], engine: Engine, new_engine: Callable[..., Engine]) -> None:
     """All missing privileges of the user are reported together, with the GRANT."""
     people = new_people()
-    with user_with(engine, "SELECT, ALTER", "person") as url:
+    with user_with(engine, "SELECT, ALTER, TRIGGER", "person") as url:
         limited = People(new_engine(engine.name, url))
         grant = f"GRANT CREATE, INSERT, UPDATE ON person TO '{USER}'@'%'"
         assert grant in refused(limited, reader=engine)["missing-right"]
@@ -284,7 +284,7 @@ def test_privileges_by_a_pattern(
     people = new_people()
     database = str(engine.url.database)
     pattern = database[:-1].replace("_", r"\_") + "%"
-    with user_with(engine, "SELECT, ALTER, CREATE, INSERT, UPDATE", f"`{pattern}`.*") as url:
+    with user_with(engine, "SELECT, ALTER, CREATE, INSERT, UPDATE, TRIGGER", f"`{pattern}`.*") as url:
         People(new_engine(engine.name, url)).add()
     people.check_complete(3)
 

@@ -149,7 +149,10 @@ def _of_the_primary_key(migration: Migration) -> Iterator[Obstacle]:
 
 def obstacles_of_triggers(live: LiveTable, triggers: Sequence[str], wanted: Triggers) -> Iterator[Obstacle]:
     """Yield an obstacle if UPDATEs would fire *triggers* without consent, or if the triggers cannot be skipped."""
-    if not triggers or wanted == "fire":
+    if wanted == "fire":
+        return
+    if not triggers:
+        yield from live.obstacles_of_hidden_triggers()
         return
     names = ", ".join(triggers)
     what = f"the trigger {names}" if len(triggers) == 1 else f"the triggers {names}"

@@ -112,6 +112,10 @@ class LiveTable(ABC):
     def update_triggers(self) -> list[str]:
         """Return the names of the triggers and rules that an UPDATE of the column fires."""
 
+    def obstacles_of_hidden_triggers(self) -> Iterator[Obstacle]:
+        """Yield an obstacle if the user may not see the triggers that an UPDATE fires."""
+        yield from ()  # only MySQL and MariaDB hide any
+
     def obstacles_to_skipping(self) -> Iterator[Obstacle]:
         """Yield the obstacles that keep the role from skipping triggers."""
         yield from ()

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from sqlalchemy import Connection
+
 from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.table import LiveTable
 
@@ -39,6 +41,12 @@ def missing_privileges(
         if counts:
             granted |= {name.strip().upper() for name, columns in _PRIVILEGE.findall(privileges) if not columns}
     return [] if granted & _ALL else [privilege for privilege in wanted if privilege not in granted]
+
+
+def read_user(connection: Connection) -> str:
+    """Return the user whose privileges count, as a GRANT names it."""
+    name, _, host = send(connection, "SELECT CURRENT_USER()").scalar().rpartition("@")
+    return f"'{name}'@'{host}'"
 
 
 def _plain(name: str) -> str:

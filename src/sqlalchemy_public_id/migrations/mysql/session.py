@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_public_id.dialects import is_autocommit, traits_for
 from sqlalchemy_public_id.dialects.quoting import literal
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.migrations.mysql.rights import read_user
 from sqlalchemy_public_id.migrations.plan import Lock
 from sqlalchemy_public_id.migrations.session import (
     MigrationSession,
@@ -221,11 +222,9 @@ def _read_behind(row: RowMapping) -> float | None:
 def _hidden_status(connection: Connection, is_mariadb: bool) -> ConfigurationError:
     """Return the error for a user who may not see the state of the replication."""
     is_new = is_mariadb and (connection.dialect.server_version_info or ()) >= (10, 5)
-    name, _, host = send(connection, "SELECT CURRENT_USER()").scalar().rpartition("@")
-    privilege = "SLAVE MONITOR" if is_new else "REPLICATION CLIENT"
+    user, privilege = read_user(connection), "SLAVE MONITOR" if is_new else "REPLICATION CLIENT"
     return ConfigurationError(
-        f"{name}@{host} may not see how far {describe_server(connection)} is behind: "
-        f"GRANT {privilege} ON *.* TO '{name}'@'{host}'"
+        f"{user} may not see how far {describe_server(connection)} is behind: GRANT {privilege} ON *.* TO {user}"
     )
 
 

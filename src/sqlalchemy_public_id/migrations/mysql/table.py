@@ -12,6 +12,8 @@ from sqlalchemy import Executable, Row, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.errors import Obstacle
+from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges, read_user
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State
 from sqlalchemy_public_id.migrations.table import LiveTable, columns_of, indexes_from
 
@@ -220,6 +222,13 @@ class MySQLTable(LiveTable):
     def update_triggers(self) -> list[str]:
         """Return the names of the UPDATE triggers, which users without the privilege ``TRIGGER`` do not see."""
         return [name for (name,) in self.read(_TRIGGERS)]
+
+    def obstacles_of_hidden_triggers(self) -> Iterator[Obstacle]:
+        if missing_privileges(self, ["TRIGGER"]):
+            user = read_user(self.connection)
+            problem = f"{user} may not see triggers of {self.target.table}, and the backfill would fire them"
+            remedy = f'GRANT TRIGGER ON {self.name} TO {user}, or pass update_triggers="fire" to accept this'
+            yield Obstacle("update-triggers", problem, remedy)
 
     def without_triggers(self) -> AbstractContextManager[None]:
         return nullcontext()  # unreachable: the obstacles refuse it
