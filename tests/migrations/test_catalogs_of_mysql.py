@@ -220,6 +220,37 @@ def test_programs_of_other_tables(kept: People, of_role: str | None, on_database
 
 @on_both
 @pytest.mark.parametrize(
+    "grant",
+    [
+        "TRIGGER, EVENT ON `{database}`.*",
+        "EXECUTE ON `{database}`.*",
+        "ALTER ROUTINE ON `{database}`.*",
+        "CREATE ROUTINE ON *.*",
+        "SELECT ON `{database}`.*",
+        "SELECT ON *.*",
+        "ALL ON person",
+        "ALL ON `{database}`.*",
+    ],
+)
+def test_routines_that_are_not_listed(kept: People, grant: str) -> None:
+    """Procedures and functions count as not examined if the server does not list them for the user."""
+    create(kept, "CREATE PROCEDURE p() SELECT 1")
+    try:
+        with limited(kept) as connection:
+            database = kept.engine.url.database
+            kept.execute(f"REVOKE EXECUTE ON `{database}`.* FROM {USER}")
+            kept.execute(f"GRANT {grant.format(database=database)} TO {USER}")
+            connection.invalidate()
+            listed = send(connection, "SELECT 1 FROM information_schema.ROUTINES WHERE ROUTINE_NAME = 'p'").all()
+            report = examine(connection, plan_for(kept.target, connection.dialect), PHASES["expand"])
+    finally:
+        kept.execute("DROP PROCEDURE p")
+
+    assert any("routines, which this user may not see" in each for each in report.not_examined) != bool(listed)
+
+
+@on_both
+@pytest.mark.parametrize(
     ("grant", "is_hidden"),
     [
         (None, True),

@@ -18,7 +18,7 @@ from sqlalchemy_public_id.errors import ConfigurationError, Obstacle
 from sqlalchemy_public_id.migrations.column import PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import Consent
 from sqlalchemy_public_id.migrations.mysql.obstacles import obstacles_of_catalogs
-from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges
+from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges, privileges_to_see_programs
 from sqlalchemy_public_id.migrations.mysql.server_defaults import MySQLDefaults
 from sqlalchemy_public_id.migrations.mysql.session import MySQLSession
 from sqlalchemy_public_id.migrations.mysql.stored_code import find_statements, read_stored_code
@@ -119,8 +119,7 @@ class MySQLPlan(Plan):
         yield from obstacles_of_catalogs(migration)
 
     def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
-        missing = missing_privileges(migration.table, ("TRIGGER", "EVENT"), "database")
-        return read_stored_code(migration, change, missing)
+        return read_stored_code(migration, change, privileges_to_see_programs(migration.table))
 
     def find_statements(self, migration: Migration, change: Change) -> Sequence[BrokenStatement]:
         return find_statements(migration, change)

@@ -18,6 +18,8 @@ _NAME = r'(\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"|[^\s.`"]+)'
 _GRANT = re.compile(rf"GRANT (.+) ON {_NAME}\.{_NAME} TO ")
 _PRIVILEGE = re.compile(r"([^,(]+)(\(.*?\))?(?:,|$)")
 _ALL = {"ALL", "ALL PRIVILEGES"}
+_SHOW_ROUTINES = ("EXECUTE", "ALTER ROUTINE", "CREATE ROUTINE", "SHOW_ROUTINE", "SHOW CREATE ROUTINE")
+"""Privileges of which each lists the procedures and functions; the last two are of MySQL and of MariaDB."""
 
 
 def missing_privileges(
@@ -41,6 +43,13 @@ def missing_privileges(
         if counts:
             granted |= {name.strip().upper() for name, columns in _PRIVILEGE.findall(privileges) if not columns}
     return [] if granted & _ALL else [privilege for privilege in wanted if privilege not in granted]
+
+
+def privileges_to_see_programs(live: LiveTable) -> list[str]:
+    """Return the privileges that the user lacks to see all triggers, events, procedures and functions."""
+    missing = missing_privileges(live, ("TRIGGER", "EVENT", *_SHOW_ROUTINES), "database")
+    hides_routines = {*_SHOW_ROUTINES} <= {*missing} and missing_privileges(live, ["SELECT"], "server")
+    return [name for name in missing if name not in _SHOW_ROUTINES] + (["EXECUTE"] if hides_routines else [])
 
 
 def read_user(connection: Connection) -> str:

@@ -60,6 +60,7 @@ SELECT DISTINCT s.DIGEST_TEXT FROM performance_schema.events_statements_summary_
 WHERE s.SCHEMA_NAME = {_HERE} AND LOCATE(LOWER(:table), LOWER(s.DIGEST_TEXT)) > 0
 ORDER BY 1
 """)
+_SHOWN_BY = {"TRIGGER": "triggers", "EVENT": "events", "EXECUTE": "routines"}
 _FEW = 10
 """How many statements of the statistics a report names."""
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
@@ -68,7 +69,7 @@ _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 def read_stored_code(migration: Migration, change: Change, missing: Sequence[str]) -> StoredCode:
     """Return what the *change* of the table breaks in the code that the database stores.
 
-    :param missing: the privileges that the user lacks to see all triggers and events.
+    :param missing: the privileges that the user lacks to see all triggers, events, procedures and functions.
     """
     return _Catalogs(migration, change).read(missing)
 
@@ -111,7 +112,7 @@ class _Catalogs:
         if unlisted:
             reasons.append(f"{' and '.join(unlisted)}, which the server does not list")
         if missing:
-            kinds = " and ".join(f"{privilege.lower()}s" for privilege in missing)
+            kinds = " and ".join(_SHOWN_BY[privilege] for privilege in missing)
             reasons.append(f"{kinds}, which this user may not see without the privilege {', '.join(missing)}")
         return StoredCode(
             (*own.by_position, *others.by_position),
