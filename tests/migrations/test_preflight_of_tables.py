@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from sqlalchemy import Engine, inspect
-from sqlalchemy.exc import SAWarning
+from sqlalchemy.exc import DBAPIError, SAWarning
 from support import command
 from support.marks import on
 from support.people import People, send
@@ -172,6 +172,64 @@ def test_published_table(new_people: Callable[..., People], unidentified: str) -
     finally:
         people.execute("DROP PUBLICATION all_people")
     people.check_complete(3)
+
+
+PARTITIONED = [
+    "DROP TABLE person",
+    "CREATE TABLE person (id int, tenant int NOT NULL, name varchar(50)) PARTITION BY LIST (tenant)",
+    "CREATE TABLE person_1 (name varchar(50), gone int, tenant int NOT NULL, id int)",
+    "ALTER TABLE person_1 DROP COLUMN gone",
+    "ALTER TABLE person ATTACH PARTITION person_1 FOR VALUES IN (1)",
+    "INSERT INTO person VALUES (1, 1, 'Ada')",
+]
+KEY = "ALTER TABLE person ADD PRIMARY KEY (id, tenant)"
+FULL = "ALTER TABLE person{} REPLICA IDENTITY FULL"
+NO_IDENTITY, LEFT_OUT, FILTERED = "without a replica identity", "few leaves out columns", "few selects rows of"
+VIA_ROOT = " WITH (publish_via_partition_root)"
+PUBLICATIONS: dict[str, tuple[list[str], str, str | None]] = {
+    "list with the key": ([], "(id)", None),
+    "list without the key": ([], "(name)", LEFT_OUT),
+    "list, full identity": ([FULL.format("")], "(id, name)", LEFT_OUT),
+    "filter by the key": ([], "WHERE (id > 0)", None),
+    "filter by others": ([], "WHERE (id > 0 AND name > '')", FILTERED),
+    "filter, full identity": ([FULL.format("")], "WHERE (name > '')", None),
+    "filter by others, list": ([], "(id, name) WHERE (name > '')", FILTERED),
+    "inserts by others": ([], "(name) WHERE (name > '') WITH (publish = insert)", None),
+    "partition": ([*PARTITIONED], "", NO_IDENTITY),
+    "partition, root": ([*PARTITIONED], VIA_ROOT, NO_IDENTITY),
+    "partition, identity of the parent": ([*PARTITIONED, FULL.format("")], "", NO_IDENTITY),
+    "partition, own identity": ([*PARTITIONED, FULL.format("_1")], VIA_ROOT, None),
+    "partition, key": ([*PARTITIONED, KEY], VIA_ROOT, None),
+    "partition, list": ([*PARTITIONED, KEY], f"(id, tenant) {VIA_ROOT}", None),
+    "partition, list without the key": ([*PARTITIONED, KEY], f"(tenant, name) {VIA_ROOT}", LEFT_OUT),
+    "partition, filter": ([*PARTITIONED, KEY], f"WHERE (id > 1) {VIA_ROOT}", None),
+    "partition, filter by others": ([*PARTITIONED, KEY], f"WHERE (name > '') {VIA_ROOT}", FILTERED),
+}
+"""The table and its publication, and the obstacle; the columns of the partition are in another order."""
+
+
+@on("postgresql")
+@pytest.mark.parametrize("case", PUBLICATIONS)
+def test_publications_that_refuse_updates(new_people: Callable[..., People], case: str) -> None:
+    """A table is refused exactly if its publications, or those of its partitions, keep PostgreSQL from updating it."""
+    statements, published, obstacle = PUBLICATIONS[case]
+    people = new_people(1, unique_with=("tenant",) if PARTITIONED[0] in statements else ())
+    for statement in statements:
+        people.execute(statement)
+    people.execute(f"CREATE PUBLICATION few FOR TABLE person {published}")
+    try:
+        if obstacle is not None:
+            with pytest.raises(DBAPIError, match="cannot update table"):
+                people.execute("UPDATE person SET id = id")
+            refusal = refused(people)["replica-identity"]
+            assert obstacle in refusal
+            if "publish all columns" in refusal:
+                people.execute("ALTER PUBLICATION few SET TABLE person")
+            people.execute(refusal[refusal.index("ALTER TABLE") :])
+        people.add()
+    finally:
+        people.execute("DROP PUBLICATION few")
+    assert None not in people.ids()
 
 
 # --- kinds of tables on MySQL and MariaDB

@@ -311,16 +311,39 @@ def test_published_columns(new_people: Callable[..., People], columns: str) -> N
     finally:
         people.execute("DROP PUBLICATION few")
 
+    _check_announcements(added, dropped, is_whole=not columns)
+    assert again == []
+
+
+def _check_announcements(added: list[str], dropped: list[str], *, is_whole: bool) -> None:
     start = "person is published in few: subscribers"
     first = f"{start} stop until their tables have the column; add it there first: ALTER TABLE person ADD COLUMN "
     last = (
         f"{start} keep the column, and new rows have no ids there; first: "
         "ALTER TABLE person ALTER COLUMN public_id DROP NOT NULL"
     )
-    is_whole = not columns
     assert [each.startswith(first + "public_id VARCHAR(12)") for each in added] == [True] * is_whole
     assert dropped == [last] * is_whole
-    assert again == []
+
+
+@on("postgresql")
+@pytest.mark.parametrize("via_root", [False, True], ids=["partitions", "root"])
+def test_published_partitions(new_people: Callable[..., People], *, via_root: bool) -> None:
+    """The subscribers of a partitioned table are warned, whether its partitions are published or the table itself."""
+    people = new_people(0, unique_with=("tenant",))
+    people.execute("DROP TABLE person")
+    people.execute("CREATE TABLE person (id int, tenant int, PRIMARY KEY (id, tenant)) PARTITION BY LIST (tenant)")
+    people.execute("CREATE TABLE person_1 PARTITION OF person FOR VALUES IN (1)")
+    people.execute("CREATE TABLE person_2 PARTITION OF person FOR VALUES IN (2)")
+    people.execute(f"CREATE PUBLICATION few FOR TABLE person WITH (publish_via_partition_root = {via_root})")
+    try:
+        added = warnings_of(people, "expand_public_id")
+        people.run("expand_public_id")
+        dropped = warnings_of(people, "drop_public_id")
+    finally:
+        people.execute("DROP PUBLICATION few")
+
+    _check_announcements(added, dropped, is_whole=True)
 
 
 def warnings_of(people: People, operation: str) -> list[str]:

@@ -18,6 +18,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
 from sqlalchemy_public_id.migrations.postgresql.dependants import obstacles_of_dependants
 from sqlalchemy_public_id.migrations.postgresql.partitions import PartitionedIndex, obstacles_of_partitions
+from sqlalchemy_public_id.migrations.postgresql.publications import obstacles_of_publications, read_publications
 from sqlalchemy_public_id.migrations.postgresql.server_defaults import PostgreSQLDefaults
 from sqlalchemy_public_id.migrations.postgresql.session import milliseconds
 from sqlalchemy_public_id.migrations.postgresql.stored_code import find_statements, read_stored_code
@@ -98,10 +99,8 @@ class PostgreSQLPlan(Plan):
             return
         yield from obstacles_of_partitions(migration)
         yield from _of_unchecked_rows(migration)
-        if table.refuses_updates and migration.fills_rows:
-            problem = f"{target.table} is published without a replica identity, so PostgreSQL refuses every UPDATE"
-            identity = "DEFAULT" if table.has_key else "FULL"
-            yield Obstacle("replica-identity", problem, f"ALTER TABLE {self.table} REPLICA IDENTITY {identity}")
+        if migration.fills_rows:
+            yield from obstacles_of_publications(migration)
         if "contract" in migration.phases and not migration.state.index and table.is_name_taken:
             problem = f"the name {target.unique_name} belongs to something else than an index of {target.table}"
             yield Obstacle("name-taken", problem, "pass unique_name= with another name")
@@ -136,7 +135,7 @@ class PostgreSQLPlan(Plan):
         added = "expand" in migration.phases and not migration.state.exists
         if not added and not ("drop" in migration.phases and migration.state.exists):
             return
-        publications = migration.table.connection.execute(_PUBLICATIONS, migration.table.names).scalars().all()
+        publications = read_publications(migration)
         if publications:
             problem = f"{migration.target.table} is published in {', '.join(publications)}"
             if added:
@@ -283,7 +282,6 @@ class PostgreSQLPlan(Plan):
 
 # --- obstacles
 
-# pubupdate: published updates need a replica identity
 _TABLE = text("""
 SELECT pg_catalog.quote_ident(current_user) AS role,
        pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(c.relowner)) AS owner,
@@ -292,11 +290,7 @@ SELECT pg_catalog.quote_ident(current_user) AS role,
        pg_catalog.has_schema_privilege(n.oid, 'CREATE') AS can_create,
        pg_catalog.has_table_privilege(c.oid, 'SELECT') AS can_read,
        pg_catalog.has_table_privilege(c.oid, 'UPDATE') AS can_update,
-       c.relreplident <> 'f' AND pg_catalog.pg_get_replica_identity_index(c.oid) IS NULL AND EXISTS (
-           SELECT FROM pg_catalog.pg_publication_tables t JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
-           WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND p.pubupdate) AS refuses_updates,
        (SELECT pg_catalog.max(attnum) FROM pg_catalog.pg_attribute WHERE attrelid = c.oid) AS columns,
-       EXISTS (SELECT FROM pg_catalog.pg_index k WHERE k.indrelid = c.oid AND k.indisprimary) AS has_key,
        x.oid IS NOT NULL AND i.indexrelid IS NULL AS is_name_taken,
        EXISTS (SELECT FROM pg_catalog.pg_constraint o
                WHERE o.conrelid = c.oid AND o.conname = CAST(:check AS text)) AS is_check_taken
@@ -322,18 +316,6 @@ AND collencoding IN (-1, pg_catalog.pg_char_to_encoding(pg_catalog.getdatabaseen
 """)
 _MAX_COLUMNS = 1600
 """Dropped columns count as well."""
-
-# prattrs: the list of published columns, since PostgreSQL 15, which does not contain a new column
-_PUBLICATIONS = text("""
-SELECT t.pubname FROM pg_catalog.pg_publication_tables t
-JOIN pg_catalog.pg_publication p ON p.pubname = t.pubname
-JOIN pg_catalog.pg_class c ON c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-WHERE t.tablename = c.relname AND t.schemaname = n.nspname
-  AND pg_catalog.to_jsonb(r) ->> CAST('prattrs' AS text) IS NULL
-ORDER BY 1
-""")
 
 
 def _of_unchecked_rows(migration: Migration) -> Iterator[Obstacle]:
