@@ -71,6 +71,27 @@ QUOTED = ["kind", '"kind"', '"KIND"', "`kind`", "[kind]"]
 """Names of a column as SQLite stores them; the servers' catalogs have the one that needs no quotes."""
 
 
+@on("postgresql")
+def test_check_of_a_partition(new_people: Callable[..., People]) -> None:
+    """A CHECK that only a partition has is tried; one that it has from its table is named once."""
+    people = new_people(0, format=NEW)
+    people.execute("DROP TABLE person")
+    people.execute(
+        "CREATE TABLE person (tenant int, public_id varchar(20), CONSTRAINT of_id CHECK (length(public_id) = 8), "
+        "CONSTRAINT wide CHECK (length(public_id) < 20)) PARTITION BY LIST (tenant)"
+    )
+    people.execute("CREATE TABLE person_1 (gone int, public_id varchar(20), tenant int)")
+    people.execute("ALTER TABLE person_1 DROP COLUMN gone")
+    people.execute("ALTER TABLE person_1 ADD CONSTRAINT wide CHECK (length(public_id) < 20)")
+    people.execute("ALTER TABLE person_1 ADD CONSTRAINT of_id CHECK (length(public_id) = 8)")
+    people.execute("ALTER TABLE person_1 ADD CONSTRAINT plain CHECK (public_id NOT LIKE '%#_%' ESCAPE '#')")
+    people.execute("ALTER TABLE person ATTACH PARTITION person_1 FOR VALUES IN (1)")
+
+    found = tried(people)
+
+    assert found == {"the CHECK constraint of_id": True, "the CHECK constraint plain of the partition person_1": True}
+
+
 @pytest.mark.parametrize("check", REFUSING)
 def test_check_that_refuses(new_table: Callable[..., People], check: str) -> None:
     """A CHECK that knows the old form is found by the audit and by autogenerate, and refused by operations."""

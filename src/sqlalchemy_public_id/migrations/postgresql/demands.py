@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from sqlalchemy import text
 
 from sqlalchemy_public_id.dialects.quoting import quoted
-from sqlalchemy_public_id.migrations.postgresql.catalogs import THIS
+from sqlalchemy_public_id.migrations.postgresql.catalogs import THIS, WHOLE
 from sqlalchemy_public_id.migrations.state import Demand
 from sqlalchemy_public_id.migrations.table import LiveTable
 
 # the CHECKs of the column and of its domains, and the columns generated from it, each with what it calls outside of
-# pg_catalog; VALUE of a domain is the name of a column as well
+# pg_catalog; VALUE of a domain is the name of a column as well. A partition has the CHECKs of its table, too.
 _DEMANDS = text(f"""
 WITH RECURSIVE ours AS (
     SELECT a.attrelid, a.attnum, a.atttypid, a.attname FROM pg_catalog.pg_attribute a
-    WHERE a.attrelid = {THIS} AND a.attname = CAST(:column AS text) AND NOT a.attisdropped),
+    WHERE a.attrelid = {WHOLE} AND a.attname = CAST(:column AS text) AND NOT a.attisdropped),
 domains AS (
     SELECT t.oid, t.typname, t.typbasetype FROM ours JOIN pg_catalog.pg_type t ON t.oid = atttypid AND t.typtype = 'd'
     UNION ALL
@@ -25,10 +25,12 @@ domains AS (
     ON t.oid = d.typbasetype AND t.typtype = 'd'),
 demands AS (
     SELECT 'pg_catalog.pg_constraint'::regclass::oid AS classid, n.oid AS objid,
-           'the CHECK constraint ' || pg_catalog.quote_ident(n.conname) AS name,
+           'the CHECK constraint ' || pg_catalog.quote_ident(n.conname) || CASE WHEN attrelid <> {THIS}
+           THEN ' of the partition ' || pg_catalog.quote_ident(c.relname) ELSE '' END AS name,
            pg_catalog.pg_get_expr(n.conbin, n.conrelid) AS expression, 'check' AS kind, NULL::int AS longest
     FROM ours JOIN pg_catalog.pg_constraint n ON n.conrelid = attrelid AND n.contype = 'c' AND attnum = ANY (n.conkey)
-    WHERE n.conname <> CAST(:check AS text)
+    JOIN pg_catalog.pg_class c ON c.oid = attrelid
+    WHERE n.conname <> CAST(:check AS text) AND (attrelid = {THIS} OR CAST(n.coninhcount AS int) = 0)
     UNION ALL
     SELECT 'pg_catalog.pg_constraint'::regclass::oid, n.oid,
            'the domain ' || pg_catalog.quote_ident(d.typname),

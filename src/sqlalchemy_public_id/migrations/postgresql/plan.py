@@ -16,6 +16,7 @@ from sqlalchemy_public_id import naming
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.migrations.plan import Lock, Migration, Phase, Plan, Step, step_if
+from sqlalchemy_public_id.migrations.postgresql.catalogs import THIS, WHOLE
 from sqlalchemy_public_id.migrations.postgresql.dependants import obstacles_of_dependants
 from sqlalchemy_public_id.migrations.postgresql.partitions import PartitionedIndex, obstacles_of_partitions
 from sqlalchemy_public_id.migrations.postgresql.publications import obstacles_of_publications, read_publications
@@ -303,11 +304,16 @@ WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
 _MAY_READ = text("""
 SELECT pg_catalog.has_table_privilege(CAST(pg_catalog.to_regclass(:regclass) AS oid), 'SELECT')
 """)
-_NOT_VALID = text("""
-SELECT pg_catalog.quote_ident(conname) FROM pg_catalog.pg_constraint
-WHERE conrelid = CAST(pg_catalog.to_regclass(:regclass) AS oid) AND contype IN ('c', 'n') AND NOT convalidated
-  AND conname <> CAST(:check AS text)
-ORDER BY 1
+# a partition has those of its table, too, and they are validated with them
+_NOT_VALID = text(f"""
+SELECT pg_catalog.quote_ident(k.conname) AS name, c.oid <> {THIS} AS is_partition,
+       pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) AS partition
+FROM pg_catalog.pg_constraint k
+JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE k.conrelid = {WHOLE} AND (k.conrelid = {THIS} OR CAST(k.coninhcount AS int) = 0)
+  AND k.contype IN ('c', 'n') AND NOT k.convalidated AND k.conname <> CAST(:check AS text)
+ORDER BY 1, 3
 """)
 _COLLATION = text("""
 SELECT 1 FROM pg_catalog.pg_collation
@@ -319,10 +325,13 @@ _MAX_COLUMNS = 1600
 
 
 def _of_unchecked_rows(migration: Migration) -> Iterator[Obstacle]:
-    checks = migration.table.connection.execute(_NOT_VALID, migration.table.names).scalars().all()
-    if checks and migration.fills_rows:
-        problem = f"rows that violate {', '.join(checks)}, which is NOT VALID, could get no id"
-        validate = "; ".join(f"ALTER TABLE {migration.plan.table} VALIDATE CONSTRAINT {check}" for check in checks)
+    checks = migration.table.read(_NOT_VALID) if migration.fills_rows else ()
+    if checks:
+        problem = f"rows that violate {', '.join(check.name for check in checks)}, which is NOT VALID, could get no id"
+        tables = [check.partition if check.is_partition else migration.plan.table for check in checks]
+        validate = "; ".join(
+            f"ALTER TABLE {table} VALIDATE CONSTRAINT {check.name}" for table, check in zip(tables, checks, strict=True)
+        )
         yield Obstacle("not-valid", problem, f"correct the rows, then {validate}")
 
 
