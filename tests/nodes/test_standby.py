@@ -16,7 +16,7 @@ from support.people import People, send
 from support.private_servers import wait_until
 from support.rights import user_with
 
-from sqlalchemy_public_id import backfill
+from sqlalchemy_public_id import ConfigurationError, backfill
 from sqlalchemy_public_id.backfill import MaxLag, MaxLoad
 from sqlalchemy_public_id.cli.commands import public_id
 
@@ -76,6 +76,19 @@ def test_load(engines: tuple[Engine, Engine]) -> None:
         limited.execution_options(isolation_level="AUTOCOMMIT")
         wait_until(lambda: not limited.scalar(text(others)), "the end of other connections")
         assert MaxLoad(0).running(limited) == 0
+
+
+def test_load_that_is_not_tracked(engines: tuple[Engine, Engine]) -> None:
+    """The load is unknown while another session reports no activity, and the error names the setting and its number."""
+    primary, _ = engines
+    with primary.connect() as own, primary.connect() as other:
+        send(other, "SET track_activities = off")
+        number = send(other, "SELECT pg_backend_pid()").scalar()
+        with pytest.raises(ConfigurationError, match=rf"track_activities is off in the session {number}, .*max-load"):
+            MaxLoad(0).running(own)
+        send(own, "SET track_activities = off")
+        send(other, "SET track_activities = on")
+        assert MaxLoad(0).running(own) == 0
 
 
 def test_load_inside_a_transaction(engines: tuple[Engine, Engine]) -> None:

@@ -38,8 +38,11 @@ _WRITTEN = text("SELECT CAST(pg_catalog.pg_current_wal_lsn() - '0/0' AS bigint)"
 _REPLAYED = text("""
 SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint) WHERE pg_catalog.pg_is_in_recovery()
 """)
+# state: NULL also for processes that serve no client
 _ACTIVE = text("""
 SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client backend', 'parallel worker')) AS active,
+       pg_catalog.min(pid) FILTER (
+           WHERE state = 'disabled' AND backend_type IN ('client backend', 'parallel worker')) AS untracked,
        count(*) FILTER (WHERE state IS NULL AND usesysid IS NOT NULL AND datid IS NOT NULL) AS hidden,
        (SELECT pg_catalog.quote_ident(current_user)) AS role
 FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
@@ -134,6 +137,11 @@ class PostgreSQLSession(MigrationSession):
             raise ConfigurationError(
                 f"PostgreSQL hides the activity of other roles from {row.role}, so the load is unknown; "
                 f"run GRANT pg_read_all_stats TO {row.role}, or leave out MaxLoad (--max-load)"
+            )
+        if row.untracked is not None:
+            raise ConfigurationError(
+                f"track_activities is off in the session {row.untracked}, so the load is unknown; "
+                f"switch it on, or leave out MaxLoad (--max-load)"
             )
         return int(row.active)
 
