@@ -114,6 +114,35 @@ def test_a_counter_that_is_right(engine: Engine, create: Callable[[MetaData], No
     assert problem_of(engine) is None
 
 
+RESTARTED = {
+    "postgresql": "ALTER SEQUENCE ticket_id_seq RESTART {}",
+    "mysql": "ALTER TABLE ticket AUTO_INCREMENT = {}",
+    "mariadb": "ALTER TABLE ticket AUTO_INCREMENT = {}",
+}
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize(
+    ("following", "severity"), [(2**30, None), (2**30 + 2, "warning"), (2**31 - 2, "error"), (2**31 - 1, "error")]
+)
+def test_a_counter_that_is_used_up_without_rows(
+    engine: Engine, create: Callable[[MetaData], None], following: int, severity: str | None
+) -> None:
+    """A key is as full as its counter says, also after its rows were deleted."""
+    create(ticket_of(mapped_column(Integer, primary_key=True)).metadata)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(RESTARTED[engine.name].format(following))
+
+    finding = problem_of(engine)
+
+    if severity is None:
+        assert finding is None
+    else:
+        assert (finding.problem, finding.severity) == ("key-nearly-full", severity)
+        assert finding.facts["value"] == following - 1
+        assert "of the keys so far" in finding.message
+
+
 @on("mysql", "mariadb", "sqlite")
 def test_counters_that_follow_the_rows(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """A counter of these databases is above the rows, also after keys of the program's own and changed keys."""

@@ -17,6 +17,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
+from sqlalchemy_public_id.keys.cluster.catalog import read_next
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
 from sqlalchemy_public_id.messages import command_line, safe_repr
 from sqlalchemy_public_id.migrations import PublicIdColumn, Timeouts
@@ -254,8 +255,10 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
     type_ = None if name is None else table.columns[name]["type"]
     if name is None or not isinstance(type_, Integer):
         return
-    value = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # which reads the end of its index
+    largest = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # which reads the end of its index
     limit = table.live.read_largest_key(name, type_)
+    upcoming = read_next(table.connection, table.name, table.schema, name)  # rows with larger keys may be deleted
+    value = largest if upcoming is None else max(largest, min(upcoming.number - 1, limit))
     full = value / limit
     if full < _HALF_FULL:
         return
@@ -265,7 +268,7 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
     shown_type = str(type_.compile(table.dialect))
     message = (
         f"the key {name} ({shown_type}) is {full:.0%} full, at {value} of {limit}: it runs out after another "
-        f"{(limit - value) / value:.0%} of the rows so far; {advice}"
+        f"{(limit - value) / value:.0%} of the keys so far; {advice}"
     )
     facts = {"type": shown_type, "value": value, "limit": limit, "full": round(full, 4)}
     severity: Severity = "error" if full >= _NEARLY_FULL else "warning"
