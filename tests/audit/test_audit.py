@@ -521,6 +521,24 @@ def test_trigger(engine: Engine, new_invoices: NewInvoices) -> None:
 
 
 @on("postgresql")
+@pytest.mark.parametrize("column", ["bigint GENERATED ALWAYS AS IDENTITY", "made", "own DEFAULT NULL"])
+def test_ids_that_the_type_or_a_sequence_makes(engine: Engine, column: str) -> None:
+    """An identity column, and the default of a domain, generate ids, but not a default of NULL that overrides it."""
+    with engine.connect() as connection:
+        for statement in (
+            "CREATE DOMAIN made AS text DEFAULT left(md5(random()::text), 12)",
+            "CREATE DOMAIN own AS made",
+            f"CREATE TABLE invoice (id int PRIMARY KEY, public_id {column})",
+        ):
+            connection.exec_driver_sql(statement)
+        report = audit.run(connection, tables=[NAME], defaults=True)
+
+    is_missing = "NULL" in column
+    assert [table.has_default for table in report.tables] == [not is_missing]
+    assert ("default-missing" in {finding.problem for finding in report.findings}) == is_missing
+
+
+@on("postgresql")
 @pytest.mark.parametrize(("check", "is_ours"), [("public_id IS NOT NULL", True), ("id > 0", False)])
 def test_left_over_check(engine: Engine, new_invoices: NewInvoices, check: str, is_ours: bool) -> None:
     """A CHECK constraint that a migration left behind is found, and its remedy drops it; its namesake is not found."""

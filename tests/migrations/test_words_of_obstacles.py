@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, inspect
+from sqlalchemy import Engine, event, inspect, text
 from support.marks import on
 from support.people import People, send
 from support.refusals import refused
@@ -185,6 +185,39 @@ def test_remedy_for_a_default(new_people: Callable[..., People]) -> None:
     people = new_people(0, more=", public_id DEFAULT 'x'")
 
     assert refused(people) == {"constant-default": f"the default 'x' gives all rows the same id; {drop}"}
+
+
+@on("postgresql")
+@pytest.mark.parametrize(
+    ("default", "says"),
+    [
+        ("'x'", {"constant-default": "the default 'x'::text of the domain code gives all rows the same id; {}"}),
+        (
+            "md5('x')",
+            {
+                "foreign-default": "the default md5('x'::text) of the domain code generates other ids than NanoId(); "
+                '{}, or pass server_default="none" to keep it'
+            },
+        ),
+    ],
+)
+def test_remedy_for_a_default_of_a_domain(
+    new_people: Callable[..., People], default: str, says: dict[str, str]
+) -> None:
+    """The default of a domain is one of the column, and the remedy overrides it in this table alone."""
+    people = new_people(0)
+    people.execute(f"CREATE DOMAIN code AS text DEFAULT {default}")
+    try:
+        people.execute('ALTER TABLE person ADD public_id code COLLATE "C"')
+        override = "override it: op.alter_column('person', 'public_id', server_default=sa.text('NULL'))"
+        assert refused(people) == {code: sentence.format(override) for code, sentence in says.items()}
+        with people.migrating() as op:
+            op.alter_column("person", "public_id", server_default=text("NULL"))
+        people.add()
+        people.write(2)
+        people.check_complete(2)
+    finally:
+        people.execute("DROP DOMAIN code CASCADE")
 
 
 # --- SQLite

@@ -236,10 +236,13 @@ def _of_the_default(migration: Migration) -> Iterator[Obstacle]:
     if default is None or migration.plan.has_own_default(migration.state) or target.server_default == "replace":
         return
     remedy = f"drop the default: {_alter_column(migration)}, server_default=None)"
+    if migration.state.domain is not None:
+        remedy = f"override it: {_alter_column(migration)}, server_default=sa.text('NULL'))"
+    of_domain = "" if migration.state.domain is None else f" of the domain {migration.state.domain}"
     if "(" not in _STRING.sub("", default):
-        yield Obstacle("constant-default", f"the default {default} gives all rows the same id", remedy)
+        yield Obstacle("constant-default", f"the default {default}{of_domain} gives all rows the same id", remedy)
     elif migration.plan.generates_ids and not makes_uuids(target.format, default, migration.table.connection.dialect):
-        problem = f"the default {default} generates other ids than {target.format!r}"
+        problem = f"the default {default}{of_domain} generates other ids than {target.format!r}"
         yield Obstacle("foreign-default", problem, f'{remedy}, or pass server_default="none" to keep it')
 
 

@@ -129,10 +129,12 @@ class State:
     """True if MySQL or MariaDB leaves the column out of ``*`` and of an INSERT without a list of columns."""
     default: str | None = None
     """The expression of the server default, whether this library has set it or not."""
+    domain: str | None = None
+    """The domain of PostgreSQL that the server default belongs to."""
     calls: tuple[str, ...] = ()
     """The operators and functions outside of PostgreSQL's ``pg_catalog`` that the server default calls."""
     filled: bool = False
-    """True if a BEFORE INSERT trigger mentions the column."""
+    """True if a BEFORE INSERT trigger mentions the column, or if it is an identity column of PostgreSQL."""
     unique: IndexFacts | None = None
     """The index, of a constraint or not, that makes the column unique, whatever its name is. An index that is not valid
     counts only if it has the name that a migration gives it."""

@@ -47,13 +47,15 @@ JOIN pg_catalog.pg_am am ON am.oid = c.relam
 WHERE i.indrelid = {relation}
 ORDER BY c.relname
 """
-# default: the server stores DEFAULT NULL of a varchar(12) as NULL::character varying. unproven: NOT NULL NOT VALID, in
+# default: the server stores DEFAULT NULL of a varchar(12) as NULL::character varying, which overrides the default of a
+# domain. nullable: a domain's NOT NULL lets a subquery without rows store NULL. unproven: NOT NULL NOT VALID, in
 # PostgreSQL 18. filled: a BEFORE INSERT trigger for each row mentions the column.
 _STATE = text(f"""
 SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace) AS text) AS schema,
        a.attnum IS NOT NULL AS "exists", NOT a.attnotnull AS nullable,
-       CASE WHEN pg_catalog.pg_get_expr(d.adbin, d.adrelid) !~ '^NULL::'
+       CASE WHEN d.oid IS NULL THEN ty.typdefault WHEN pg_catalog.pg_get_expr(d.adbin, d.adrelid) !~ '^NULL::'
             THEN pg_catalog.pg_get_expr(d.adbin, d.adrelid) END AS "default",
+       CASE WHEN d.oid IS NULL AND ty.typdefault IS NOT NULL THEN pg_catalog.format_type(ty.oid, NULL) END AS domain,
        (SELECT pg_catalog.json_agg(pg_catalog.pg_describe_object(x.refclassid, x.refobjid, 0))
         FROM pg_catalog.pg_depend x
         WHERE x.classid = 'pg_catalog.pg_attrdef'::regclass::oid AND x.objid = d.oid
@@ -61,8 +63,7 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
        pg_catalog.col_description(a.attrelid, a.attnum) AS comment,
        co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
        pg_catalog.format_type(a.atttypid, a.atttypmod) AS type,
-       EXISTS (SELECT FROM pg_catalog.pg_type t WHERE t.oid = a.atttypid
-               AND 'citext' IN (t.typname, CAST(CAST(t.typbasetype AS regtype) AS text))) AS is_citext,
+       COALESCE('citext' IN (ty.typname, CAST(CAST(ty.typbasetype AS regtype) AS text)), false) AS is_citext,
        CASE WHEN co.collname = 'default' AND pg_catalog.to_jsonb(db) ->> CAST('datlocprovider' AS text)
                  IS DISTINCT FROM 'i'
             THEN COALESCE(pg_catalog.to_jsonb(db) ->> CAST('datcollate' AS text), 'default')
@@ -75,7 +76,7 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
        EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
                WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND CAST(t.tgtype AS int) & 7 = 7
                AND t.tgenabled IN ('O', 'A') AND pg_catalog.strpos(pg_catalog.lower(p.prosrc),
-                   pg_catalog.lower(pg_catalog.replace(a.attname, '"', '""'))) > 0) AS filled,
+                   pg_catalog.lower(pg_catalog.replace(a.attname, '"', '""'))) > 0) OR a.attidentity <> '' AS filled,
        (SELECT pg_catalog.min(b.pid) FROM pg_catalog.pg_stat_progress_create_index b
         WHERE (b.relid = c.oid OR b.relid IN {PARTITIONS}) AND b.datname = pg_catalog.current_database()) AS builder,
        c.relispartition AS is_partition,
@@ -94,6 +95,7 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
 FROM pg_catalog.pg_class c
 CROSS JOIN (SELECT * FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) db
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = CAST(:column AS text) AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_type ty ON ty.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
 WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
@@ -212,8 +214,9 @@ class PostgreSQLTable(LiveTable):
             exact=row.deterministic and not row.is_citext,
             comment=row.comment,
             default=row.default,
+            domain=row.domain,
             calls=tuple(row.calls or ()),
-            filled=row.filled,
+            filled=bool(row.filled),
             check=row.checked is not None,
             checked=bool(row.checked),
             builder=row.builder,
