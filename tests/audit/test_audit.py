@@ -27,7 +27,7 @@ from sqlalchemy import (
     inspect,
     text,
 )
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Session
 from support.applied_remedies import mend, paste
@@ -416,19 +416,34 @@ def test_collation(engine: Engine, new_invoices: NewInvoices) -> None:
 
 
 @on("postgresql")
-def test_collation_of_the_database(engine: Engine, new_invoices: NewInvoices) -> None:
-    """A column without a collation of its own has that of the database, which the finding names."""
-    new_invoices(type=String(16))
-    with engine.connect() as connection:
+@pytest.mark.parametrize("is_citext", [False, True], ids=["text", "citext"])
+def test_collation_of_the_database(engine: Engine, new_invoices: NewInvoices, is_citext: bool) -> None:
+    """A column without a collation of its own has that of the database, which a finding names; C.UTF-8 needs none."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS citext")
         query = "SELECT datcollate FROM pg_database WHERE datname = current_database()"
-        own = connection.exec_driver_sql(query).scalar()
-    if own in ("C", "POSIX"):
-        pytest.skip("the database compares bytes")
+        own = connection.exec_driver_sql(query).scalar() or ""
+    new_invoices(type=postgresql.CITEXT() if is_citext else String(16))
 
-    finding = found(engine)["collation"]
+    finding = found(engine).get("collation")
 
-    assert finding.facts["collation"] == own
-    assert finding.message.startswith(f"the collation {own} has the order of a language")
+    if is_citext:
+        assert finding.facts["collation"] == own
+        assert finding.message == f"the collation {own} can treat different ids as equal, such as aB and Ab"
+    elif own in ("C", "POSIX") or own.startswith("C."):
+        assert finding is None
+    else:
+        assert finding.facts["collation"] == own
+        assert finding.message.startswith(f"the collation {own} has the order of a language")
+
+
+@on("postgresql")
+@pytest.mark.parametrize("collation", ["C.utf8", "ucs_basic", "POSIX"])
+def test_collation_of_code_points(engine: Engine, new_invoices: NewInvoices, collation: str) -> None:
+    """A collation in the order of bytes, or of code points, which is the same, has no finding."""
+    new_invoices(type=String(16, collation=collation))
+
+    assert "collation" not in found(engine)
 
 
 # --- keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -14,7 +14,7 @@ from support.refusals import refused
 from support.rights import USER, user_with
 
 from sqlalchemy_public_id import backfill
-from sqlalchemy_public_id.errors import MigrationRefused
+from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.migrations.consent import Consent
 from sqlalchemy_public_id.migrations.databases import live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, examine
@@ -50,9 +50,12 @@ def is_refused(people: People) -> bool:
 
 
 def codes(people: People) -> list[str]:
+    return [obstacle.code for obstacle in obstacles(people)]
+
+
+def obstacles(people: People, operation: str = "expand") -> Sequence[Obstacle]:
     with people.engine.connect() as connection:
-        report = examine(connection, plan_for(people.target, connection.dialect), PHASES["expand"])
-    return [obstacle.code for obstacle in report.obstacles]
+        return examine(connection, plan_for(people.target, connection.dialect), PHASES[operation]).obstacles
 
 
 # --- stored programs
@@ -448,6 +451,30 @@ def test_indexes(new_people: Callable[..., People]) -> None:
     assert state.unique.name == "a"
 
 
+COLLATIONS = {
+    "mysql": {"0900_as_cs": True, "ja_0900_as_cs_ks": True, "0900_as_ci": False, "hu_0900_as_cs": False},
+    "mariadb": {"uca1400_as_cs": True, "uca1400_nopad_as_cs": True, "uca1400_roman_ai_cs": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("database", "collation", "exact"),
+    [(database, each, exact) for database, all_ in COLLATIONS.items() for each, exact in all_.items()],
+    indirect=["database"],
+)
+def test_collations_with_case(new_people: Callable[..., People], collation: str, exact: bool) -> None:
+    """A collation counts as exact if it distinguishes all ids, which are ASCII, though it may not compare bytes."""
+    people = new_people(0, f", public_id varchar(12) COLLATE utf8mb4_{collation}")
+    pairs = [("aB", "Ab"), ("ggy", "gyGy"), ("V", "u")]
+    with people.engine.connect() as connection:
+        query = f"SELECT _utf8mb4'{{}}' = _utf8mb4'{{}}' COLLATE utf8mb4_{collation}"
+        equal = [connection.exec_driver_sql(query.format(*pair)).scalar() for pair in pairs]
+
+    assert (people.state().exact, not any(equal)) == (exact, exact)
+    [obstacle] = [each for each in obstacles(people, "contract") if each.code == "other-spellings"] or [None]
+    assert ("such as aB and Ab" in str(obstacle)) == bool(equal[0])
+
+
 @on_both
 @pytest.mark.parametrize(
     ("type_", "exact"),
@@ -455,7 +482,7 @@ def test_indexes(new_people: Callable[..., People]) -> None:
         ("varchar(12) CHARACTER SET ascii COLLATE ascii_bin", True),
         ("varchar(12) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", True),
         ("varchar(12) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", False),
-        ("varchar(12) CHARACTER SET latin1 COLLATE latin1_general_cs", False),
+        ("varchar(12) CHARACTER SET latin1 COLLATE latin1_general_cs", True),
         ("binary(16)", True),
         ("bigint", True),
     ],

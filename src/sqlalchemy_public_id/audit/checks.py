@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -32,7 +33,8 @@ from sqlalchemy_public_id.naming import not_null_check_name
 _SHOWN = 3
 _OTHER_TYPES = (Integer, Numeric, Float, Date, DateTime, JSON)
 """Types that store no format: formats use text, bytes, UUID or BIGINT. A type unknown to SQLAlchemy may be any."""
-_BYTEWISE = {None, "C", "POSIX", "ucs_basic", "pg_c_utf8"}
+_BYTEWISE = re.compile(r"C(\..+)?|POSIX|ucs_basic|pg_c_utf8|pg_unicode_fast")
+"""The collations of PostgreSQL in the order of bytes; ``C.UTF-8`` has that of code points, which is the same."""
 _HALF_FULL, _NEARLY_FULL = 0.5, 0.9
 
 
@@ -194,9 +196,9 @@ def _check_collation(table: AuditedTable) -> Iterator[Finding]:
     collation = state.order or state.collation
     if not state.exact:
         name = f"the collation {collation}" if collation else "its collation"
-        message = f"{name} can treat different ids as equal, such as aB and Ab"
+        message = f"{name} {state.finds_others}"
         yield table.finding("collation", "warning", message, _complete(table, collation="bytes"), collation=collation)
-    elif state.order not in _BYTEWISE:
+    elif state.order is not None and not _BYTEWISE.fullmatch(state.order):
         message = (
             f"the collation {collation} has the order of a language, which upgrades of the server's libraries change: "
             f"REINDEX after each upgrade, or lookups miss rows"

@@ -219,7 +219,7 @@ def _of_the_collation(migration: Migration) -> Iterator[Obstacle]:
     if state.exact or migration.plan.changes_collation(state):
         return
     collation = f"the collation {state.collation}" if state.collation else "the collation"
-    problem = f"{collation} of {target.column} can treat different ids as equal, such as aB and Ab"
+    problem = f"{collation} of {target.column} {state.finds_others}"
     yield Obstacle("other-spellings", problem, migration.plan.how_to_change_collation())
 
 

@@ -181,6 +181,12 @@ class State:
         """True if the column is NOT NULL and unique, and an id is found only by its exact spelling."""
         return self.exists and not self.nullable and self.valid and self.exact
 
+    @property
+    def finds_others(self) -> str:
+        """What a collation that is not exact does, in words."""
+        example = "" if (self.collation or "").endswith("_cs") else ", such as aB and Ab"
+        return f"can treat different ids as equal{example}"
+
     def with_indexes(self, indexes: Iterable[IndexFacts], target: PublicIdColumn) -> State:
         """Return the state with the *indexes* of the table, of which one may make the column of *target* unique."""
         state, columns = replace(self, indexes=tuple(indexes)), target.unique_columns

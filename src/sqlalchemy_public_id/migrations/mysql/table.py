@@ -95,6 +95,11 @@ ORDER BY ORDINAL_POSITION
 _NO_SUCH_TABLE = 1146
 _LEFT_OUT = 1684
 """The warning of MariaDB for a table that a query of the catalogs has left out."""
+_EXACT = re.compile(r"_bin$|(?<!_ai)(?<!_hu_0900_as)_cs(_ks)?$")
+"""Collations that distinguish all texts of printable ASCII.
+
+A Hungarian one takes "ggy" for "gyGy", and some that ignore accents take "V" for "u".
+"""
 _ESCAPED = re.compile(r"\\(['\\])")
 
 
@@ -147,7 +152,7 @@ class MySQLTable(LiveTable):
                 type=f"{row.type}{collation}",
                 nullable=bool(row.nullable),
                 collation=row.collation,
-                exact=row.collation is None or row.collation.endswith("_bin"),
+                exact=row.collation is None or _EXACT.search(row.collation) is not None,
                 comment=row.comment or None,
                 attributes=self._attributes(),
                 is_invisible="INVISIBLE" in row.extra,
