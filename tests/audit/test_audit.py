@@ -327,6 +327,28 @@ def test_deferrable_constraint(engine: Engine, new_invoices: NewInvoices) -> Non
     assert [finding.facts for finding in mended(engine)] == [{"index": name, "beside": f"{name}_2"}]
 
 
+@pytest.mark.parametrize("beside", [True, False], ids=["beside another", "alone"])
+@on("mysql", "mariadb")
+def test_hidden_index(engine: Engine, new_invoices: NewInvoices, beside: bool) -> None:
+    """A unique index that no look-up uses is a warning, with the ALTER that shows it, unless there is another one."""
+    new_invoices()
+    name, hidden = f"uq_{NAME}_public_id", "INVISIBLE" if engine.name == "mysql" else "IGNORED"
+    with engine.begin() as connection:
+        if beside:
+            connection.exec_driver_sql(f"CREATE UNIQUE INDEX other ON {NAME} (public_id)")
+        connection.exec_driver_sql(f"ALTER TABLE {NAME} ALTER INDEX {name} {hidden}")
+
+    problems = found(engine)
+
+    if beside:
+        assert {problem: finding.facts for problem, finding in problems.items()} == {
+            "index-redundant": {"index": name, "beside": "other"}
+        }
+    else:
+        assert {problem: finding.severity for problem, finding in problems.items()} == {"index-hidden": "warning"}
+        assert mended(engine) == []
+
+
 def test_names_that_are_taken(engine: Engine, new_invoices: NewInvoices) -> None:
     """If another object has the name of the unique index, the remedy says so, and which option to pass."""
     new_invoices(Index("uq_invoice_public_id", "id"), index=False)

@@ -333,6 +333,30 @@ def test_programs_that_are_not_shown_as_written(
 
 
 @on_both
+@pytest.mark.parametrize("operation", PHASES)
+@pytest.mark.parametrize("null", ["NULL", "NOT NULL"])
+def test_hidden_index(new_people: Callable[..., People], operation: str, null: str) -> None:
+    """A plan that keeps a unique index says that look-ups do not use it, with the ALTER; one that is shown is taken."""
+    people = new_people(0, f"{COLUMN} {null}, UNIQUE KEY `a-b` (public_id)")
+    hidden, shown = ("INVISIBLE", "VISIBLE") if people.engine.name == "mysql" else ("IGNORED", "NOT IGNORED")
+
+    def warnings() -> list[str]:
+        with people.engine.connect() as connection:
+            report = examine(connection, plan_for(people.target, connection.dialect), PHASES[operation])
+        return [each for each in report.warnings if "is hidden" in each]
+
+    assert warnings() == []
+    people.execute(f"ALTER TABLE person ALTER INDEX `a-b` {hidden}")
+    alter = f"ALTER TABLE person ALTER INDEX `a-b` {shown}"
+    is_said = operation in {"add", "expand", "contract"}
+    assert [each.rpartition(" before ")[2] for each in warnings()] == [alter] * is_said
+    people.execute(alter)
+    assert warnings() == []
+    people.execute(f"ALTER TABLE person ADD UNIQUE KEY z (public_id), ALTER INDEX `a-b` {hidden}")
+    assert warnings() == []
+
+
+@on_both
 def test_trigger_that_fills_the_column(new_people: Callable[..., People]) -> None:
     """Only a BEFORE INSERT trigger of the table that names the column can fill it."""
     people = new_people(0, COLUMN)

@@ -121,7 +121,7 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
     listed = ", ".join(others)
     guard = min(  # the best of them: the index of a constraint, or one with the library's name
         (index for index in indexes if index.guards and table.is_on_all(index)),
-        key=lambda index: (index.deferrable, not index.primary, not index.constraint, index.name != own_name),
+        key=lambda it: (it.deferrable, bool(it.shown_by), not it.primary, not it.constraint, it.name != own_name),
         default=None,
     )
     uniques = [index for index in indexes if index.unique and table.is_on_all(index)]
@@ -163,6 +163,9 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
                 f"COMMIT, which is not retried; drop it once the column has another unique index"
             )
             yield table.finding("unique-deferrable", "warning", message, _complete(table), constraint=name)
+        elif index is guard and index.shown_by:
+            message = f"the unique index {name} is hidden from queries, so that a lookup reads the whole table"
+            yield table.finding("index-hidden", "warning", message, Remedy("sql", (f"{index.shown_by};",)), index=name)
         elif guard is not None and index.unique and not table.is_on_all(index):
             message = f"the unique index {name} refuses equal ids of rows that differ in {listed}; drop it"
             yield table.finding("index-redundant", "warning", message, index=name, beside=guard.name)

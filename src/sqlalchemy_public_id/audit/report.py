@@ -18,6 +18,7 @@ Problem: TypeAlias = Literal[
     "unique-prefix",
     "unique-deferrable",
     "index-invalid",
+    "index-hidden",
     "index-redundant",
     "malformed-ids",
     "column-type",

@@ -237,7 +237,7 @@ class Plan(ABC):
         yield from ()
 
     def warnings(self, migration: Migration) -> Iterator[str]:
-        """Yield a warning for each effect of the phases on other servers."""
+        """Yield a warning for each effect of the phases on other servers, and for what they leave as it is."""
         yield from ()
 
     def scripts(self, lock_timeout: float) -> dict[Phase, list[str]]:

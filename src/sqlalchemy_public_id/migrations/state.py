@@ -31,6 +31,8 @@ class IndexFacts:
     """The length of this prefix in characters."""
     kind: str = ""
     """The method of the index in lower case, such as ``btree`` or ``fulltext``, if it is known."""
+    shown_by: str = ""
+    """The statement after which look-ups use it, if it is INVISIBLE (MySQL) or IGNORED (MariaDB)."""
     by_other_collation: bool = False
     """True if it has a column by another collation than that of the column, so that look-ups cannot use it."""
     part_of: str | None = None
@@ -38,7 +40,7 @@ class IndexFacts:
 
     @property
     def guards(self) -> bool:
-        """True if it keeps duplicates out, and look-ups use it."""
+        """True if it keeps duplicates out, and look-ups use it unless it is hidden."""
         is_whole = not self.partial and self.prefix_of is None
         return self.unique and self.valid and is_whole and not self.by_other_collation
 

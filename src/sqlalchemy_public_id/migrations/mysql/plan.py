@@ -118,6 +118,13 @@ class MySQLPlan(Plan):
     def obstacles(self, migration: Migration) -> Iterator[Obstacle]:
         yield from obstacles_of_catalogs(migration)
 
+    def warnings(self, migration: Migration) -> Iterator[str]:
+        columns = self.target.unique_columns
+        uniques = [index for index in migration.state.indexes if index.can_be_unique_index_of(*columns)]
+        if all(index.shown_by for index in uniques) and {"expand", "contract"} & {*migration.phases}:
+            for index in uniques[:1]:
+                yield f"the unique index {index.name} is hidden, and look-ups do not use it before {index.shown_by}"
+
     def read_stored_code(self, migration: Migration, change: Change) -> StoredCode:
         return read_stored_code(migration, change, privileges_to_see_programs(migration.table))
 

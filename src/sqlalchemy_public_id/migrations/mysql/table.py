@@ -12,6 +12,7 @@ from sqlalchemy import Executable, Row, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.quoting import quoted
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges, read_user
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State
@@ -39,9 +40,9 @@ _CHECKS = text("""
 SELECT * FROM information_schema.CHECK_CONSTRAINTS
 WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table AND CONSTRAINT_NAME = :column
 """)
-# a part without a column is an expression; SUB_PART is the length of a prefix
+# a part without a column is an expression; SUB_PART is the length of a prefix; old servers lack the last column of *
 _INDEXES = text(f"""
-SELECT INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, INDEX_NAME = 'PRIMARY' AS `primary`, COLUMN_NAME AS `column`,
+SELECT *, INDEX_NAME AS name, NON_UNIQUE = 0 AS `unique`, INDEX_NAME = 'PRIMARY' AS `primary`, COLUMN_NAME AS `column`,
        SUB_PART AS prefix, LOWER(INDEX_TYPE) AS kind
 FROM information_schema.STATISTICS
 WHERE {_HERE}
@@ -163,7 +164,26 @@ class MySQLTable(LiveTable):
                 misfit=misfit,
             )
         parts = groupby(self.read(_INDEXES), lambda part: part.name)
-        return kind, state, indexes_from(_index(name, list(group)) for name, group in parts)
+        return kind, state, indexes_from(self._index(name, list(group)) for name, group in parts)
+
+    def _index(self, name: str, parts: Sequence[Any]) -> dict[str, Any]:
+        """Return the facts of an index, from its *parts* in their order."""
+        first, has_prefix = parts[0], any(part.prefix for part in parts)
+        facts, shown_by = first._mapping, ""
+        if facts.get("IS_VISIBLE") == "NO" or facts.get("IGNORED") == "YES":  # since MySQL 8.0 and MariaDB 10.6
+            shows = "NOT IGNORED" if self.is_mariadb else "VISIBLE"
+            shown_by = f"ALTER TABLE {self.name} ALTER INDEX {quoted(name, self.connection.dialect)} {shows}"
+        return {
+            "name": name,
+            "unique": first.unique,
+            "constraint": first.unique,
+            "primary": first.primary,
+            "columns": [] if has_prefix else [part.column for part in parts],
+            "prefix_of": first.column if has_prefix and len(parts) == 1 else None,
+            "prefix": max(part.prefix or 0 for part in parts),
+            "kind": first.kind,
+            "shown_by": shown_by,
+        }
 
     def _partition_keys(self) -> list[str]:
         """Return the columns by which the table is partitioned."""
@@ -240,18 +260,3 @@ class MySQLTable(LiveTable):
 
     def columns_changed_by_updates(self) -> list[str]:
         return [name for (name,) in self.read(_CHANGED_BY_UPDATES)]
-
-
-def _index(name: str, parts: Sequence[Any]) -> dict[str, Any]:
-    """Return the facts of an index, from its *parts* in their order."""
-    first, has_prefix = parts[0], any(part.prefix for part in parts)
-    return {
-        "name": name,
-        "unique": first.unique,
-        "constraint": first.unique,
-        "primary": first.primary,
-        "columns": [] if has_prefix else [part.column for part in parts],
-        "prefix_of": first.column if has_prefix and len(parts) == 1 else None,
-        "prefix": max(part.prefix or 0 for part in parts),
-        "kind": first.kind,
-    }
