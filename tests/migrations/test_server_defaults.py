@@ -334,6 +334,30 @@ def test_replaced(new_people: Callable[..., People], engine: Engine, prior: Any,
     assert [NanoId().is_valid(id) for id in [*ids, people.written()]] == [True] * (len(ids) + 1)
 
 
+@on("postgresql")
+@pytest.mark.parametrize(
+    ("format", "prior"),
+    [
+        *((format, None) for format in (NanoId(), NanoId(prefix="usr"), *TEXT)),
+        (TEXT[2], "gen_random_uuid()::text"),
+    ],
+    ids=repr,
+)
+def test_quoted(
+    new_people: Callable[..., People], new_engine: Callable[..., Engine], format: Format, prior: str | None
+) -> None:
+    """A default is known as one that generates the ids also if the server quotes each name in it."""
+    quoting = new_engine("postgresql", connect_args={"options": "-c quote_all_identifiers=on"})
+    people = new_people(2, format=format, more="" if prior is None else f", public_id varchar(36) DEFAULT {prior}")
+    people.run("expand_public_id")
+    own = People(quoting, **people.options)
+
+    own.add()
+
+    people.check_complete(2)
+    assert plan_for(own.target, quoting.dialect).has_own_default(own.state()) == (prior is None)
+
+
 # --- migrations to numbers
 
 

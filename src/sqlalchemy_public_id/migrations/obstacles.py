@@ -248,7 +248,7 @@ def _of_the_default(migration: Migration) -> Iterator[Obstacle]:
 
 def makes_uuids(format: Format, default: str, dialect: Dialect) -> bool:
     """Return True if *default* is a function of the database whose ids the format accepts."""
-    call = _UUID_CALL.fullmatch(default)
+    call = _UUID_CALL.fullmatch(default.replace('"', ""))  # quote_all_identifiers of PostgreSQL
     kind = _UUIDS.get(call[1]) if call else None
     traits = traits_for(dialect)
     return kind is not None and any(

@@ -271,8 +271,8 @@ def sql_literal(text: str) -> str:
 _PIECE = re.compile(
     r"""(?P<literal>'(?:[^'\\]|''|\\.)*')
     | \b_\w+(?=')                                 # the character set of a literal
-    | ::(?:character\ varying|\w+)(?:\(\d+\))?    # a cast
-    | \bpg_catalog\. | "                          # PostgreSQL qualifies a function only if it has to
+    | ::"?(?:character\ varying|\w+)"?(?:\(\d+\))?  # a cast; quote_all_identifiers of PostgreSQL adds quotes
+    | \bpg_catalog"?\. | "                        # PostgreSQL qualifies a function only if it has to
     | \bOPERATOR\((?:"(?:[^"]|"")+"|\w+)\.(?P<operator>[^)\w]+)\)
     | \b(?:MOD|LCASE)\b | [\s()]+ | .""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
@@ -287,7 +287,7 @@ def _as_reported(sql: str) -> str:
         if match["literal"]:
             return match[0].replace("\\'", "''")
         word = (match["operator"] or match[0]).lower()
-        is_left_out = word[0] in '_() \n\t"' or word.startswith("::") or word == "pg_catalog."
+        is_left_out = word[0] in '_() \n\t"' or word.startswith(("::", "pg_catalog"))
         return "" if is_left_out else _SYNONYMS.get(word, word)
 
     return _PIECE.sub(reported, sql)
