@@ -12,7 +12,7 @@ from sqlalchemy import Executable, Row, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.dialects.quoting import quoted
+from sqlalchemy_public_id.dialects.quoting import literal, quoted
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges, read_user
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State
@@ -209,7 +209,7 @@ class MySQLTable(LiveTable):
         # MySQL returns a constant without its quotes, and an expression with escaped quotes and backslashes
         if "DEFAULT_GENERATED" in row.extra:
             return _ESCAPED.sub(r"\1", str(row.default))
-        return "'" + str(row.default).replace("'", "''") + "'"
+        return literal(str(row.default), self.connection.dialect)
 
     def _attributes(self) -> str:
         attributes = ""
