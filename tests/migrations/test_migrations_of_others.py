@@ -12,11 +12,11 @@ from support.marks import on
 from support.people import People, migrating, send
 from support.projects import Project
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdType, Uuid4, backfill
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdType, Uuid4, audit, backfill
 from sqlalchemy_public_id.migrations import Consent, PublicIdColumn
 from sqlalchemy_public_id.migrations.databases import plan_for
 from sqlalchemy_public_id.migrations.mysql.session import try_lock
-from sqlalchemy_public_id.migrations.operation import run_phases
+from sqlalchemy_public_id.migrations.operation import PHASES, examine, run_phases
 
 pytestmark = pytest.mark.backend
 
@@ -183,6 +183,28 @@ def test_oracle_mode(people: People) -> None:
     own.dispose()
 
     people.check_complete(3)
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [("sql_mode = 'ANSI'", '"connect" listener with insert=True'), ("sql_quote_show_create = 0", "set it to 1")],
+)
+def test_names_that_sqlalchemy_does_not_recognize(new_people: Callable[..., People], setting: str, advice: str) -> None:
+    """If SQLAlchemy leaves out columns, because a listener changes the quotes of names, the error says what to do."""
+    people = new_people(1, ", public_id varchar(8)")
+    own = create_engine(people.engine.url)
+
+    @event.listens_for(own, "connect")
+    def change(dbapi_connection: Any, _: object) -> None:
+        with dbapi_connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION {setting}")
+
+    with pytest.raises(ConfigurationError, match=f"SQLAlchemy cannot read tables.*{advice}"):
+        audit.run(own, tables=[people.name])
+    with own.connect() as connection, pytest.raises(ConfigurationError, match=advice):
+        examine(connection, plan_for(people.target, connection.dialect), PHASES["expand"])
+    own.dispose()
 
 
 @on("mariadb")

@@ -139,7 +139,7 @@ class LiveTable(ABC):
         :raises sqlalchemy.exc.NoSuchTableError: if there is no such table.
         """
         inspector = inspector or inspect(self.connection)
-        with _without_warnings():  # on MySQL and MariaDB, this reflects all columns as well
+        with _reflecting(inspector):  # on MySQL and MariaDB, this reflects all columns as well
             names = inspector.get_pk_constraint(self.target.table, schema=self.target.schema)["constrained_columns"]
         return [_unescaped(name, inspector.dialect) for name in names]
 
@@ -269,8 +269,12 @@ def indexes_from(rows: Iterable[Mapping[Any, Any]]) -> tuple[IndexFacts, ...]:
 
 
 def columns_of(inspector: Inspector, table: str, schema: str | None) -> dict[str, ReflectedColumn]:
-    """Return the columns of *table* by name. A column of a type unknown to SQLAlchemy has ``NullType``."""
-    with _without_warnings():
+    """Return the columns of *table* by name. A column of a type unknown to SQLAlchemy has ``NullType``.
+
+    :raises ConfigurationError: if the names in SHOW CREATE TABLE, which SQLAlchemy parses on MySQL and MariaDB, have
+        other quotes than it expects: it leaves out these columns, with a warning.
+    """
+    with _reflecting(inspector):
         columns = inspector.get_columns(table, schema=schema)
     return {_unescaped(column["name"], inspector.dialect): column for column in columns}
 
@@ -282,11 +286,27 @@ def largest_number(type_: Integer) -> int:
 
 
 @contextmanager
-def _without_warnings() -> Generator[None]:
+def _reflecting(inspector: Inspector) -> Generator[None]:
     """Hide SQLAlchemy's warnings about types that it does not recognize: only other columns have them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SAWarning)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SAWarning)
         yield
+    if any("Unknown schema content" in str(each.message) for each in caught):
+        _check_quotes(inspector)
+
+
+def _check_quotes(inspector: Inspector) -> None:
+    bind, quote = inspector.bind, inspector.dialect.identifier_preparer.initial_quote
+    query = "SHOW VARIABLES WHERE Variable_name IN ('sql_mode', 'sql_quote_show_create')"
+    with nullcontext(bind) if isinstance(bind, Connection) else bind.connect() as connection:
+        settings = {row.Variable_name: str(row.Value) for row in connection.exec_driver_sql(query)}
+    if settings.get("sql_quote_show_create") == "OFF":
+        raise ConfigurationError("SQLAlchemy cannot read tables while sql_quote_show_create is OFF: set it to 1")
+    if ("ANSI_QUOTES" in settings["sql_mode"]) != (quote == '"'):
+        raise ConfigurationError(
+            "SQLAlchemy cannot read tables, because ANSI_QUOTES in sql_mode was changed after the engine had read it: "
+            'set it by connect_args={"init_command": ...}, or by a "connect" listener with insert=True'
+        )
 
 
 def _unescaped(name: str, dialect: Dialect) -> str:
