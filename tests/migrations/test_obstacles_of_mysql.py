@@ -284,6 +284,36 @@ def test_name_with_an_at_sign(table: People) -> None:
     assert remedy == f"GRANT CREATE, INSERT ON {here}.person TO '{name}'@'%'"
 
 
+# --- the SQL mode
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("more", "has_backslash"),
+    [
+        (r"COMMENT 'a\\b'", True),
+        (r"CHECK (public_id <> 'a\\b')", True),
+        (r"DEFAULT (concat('a\\b', left(name, 1)))", True),
+        (r"DEFAULT (upper('x')) COMMENT 'it''s' CHECK (public_id <> 'y')", False),
+    ],
+)
+def test_mode_without_escapes(new_people: Callable[..., People], more: str, has_backslash: bool) -> None:
+    """An ALTER in the mode NO_BACKSLASH_ESCAPES would change texts with a backslash, and is refused; others are not."""
+    people = new_people(0, f"{COLUMN} {more}")
+
+    def found(mode: str, operation: str) -> bool:
+        with people.engine.connect() as connection:
+            send(connection, f"SET SESSION sql_mode = '{mode}'")
+            plan = plan_for(PublicIdColumn.of("person", server_default="none"), connection.dialect)
+            report = examine(connection, plan, PHASES[operation])
+            connection.invalidate()
+        return "sql-mode" in {each.code for each in report.obstacles}
+
+    escapes = "NO_BACKSLASH_ESCAPES"
+    assert [found(escapes, each) for each in ("add", "contract", "loosen", "drop")] == [has_backslash] * 4
+    assert [found(escapes, "backfill"), found("", "add")] == [False, False]
+
+
 # --- locks and histories
 
 

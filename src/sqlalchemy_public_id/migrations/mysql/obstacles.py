@@ -57,6 +57,7 @@ def obstacles_of_catalogs(migration: Migration) -> Iterator[Obstacle]:
     (table,) = migration.table.read(_TABLE)
     yield from _of_rights(migration, table.user)
     yield from _of_copies(migration)
+    yield from _of_the_mode(migration)
     if migration.state.exists:
         yield from _of_the_column(migration)
     yield from _of_a_hidden_column(migration)
@@ -73,6 +74,20 @@ def _of_copies(migration: Migration) -> Iterator[Obstacle]:
         problem = f"pt-online-schema-change is copying {table}; its copy lacks what this migration changes"
         remedy = f"wait until the tool has ended; if it was killed, drop its triggers {', '.join(triggers)}"
         yield Obstacle("table-copied", problem, remedy)
+
+
+def _of_the_mode(migration: Migration) -> Iterator[Obstacle]:
+    """Yield an obstacle if an ALTER would read the texts of the table in another SQL mode than they are stored in."""
+    if {*migration.phases} == {"backfill"} or not migration.plan.may_read(migration):
+        return
+    connection = migration.table.connection
+    if "NO_BACKSLASH_ESCAPES" not in send(connection, "SELECT @@SESSION.sql_mode").scalar():
+        return
+    # which writes backslashes as in the other mode, whatever the mode of the session
+    if "\\" in send(connection, f"SHOW CREATE TABLE {migration.table.name}").one()[1]:
+        table = migration.target.table
+        problem = f"in the mode NO_BACKSLASH_ESCAPES, an ALTER would change the texts with a backslash in {table}"
+        yield Obstacle("sql-mode", problem, "run this in a session without NO_BACKSLASH_ESCAPES in its sql_mode")
 
 
 def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
