@@ -239,17 +239,45 @@ def test_the_sequence_that_the_default_draws_from(engine: Engine, statements: li
         connection.rollback()
 
 
+GRANTS = {
+    "nothing": ([], "counter-not-compared", "public.ticket_id_seq"),
+    "the sequence": (["GRANT SELECT ON ticket_id_seq TO reader_of_tickets"], "key-counter-behind", ""),
+    "not its schema": (
+        [
+            "CREATE SCHEMA hidden_numbers",
+            "CREATE SEQUENCE hidden_numbers.numbers",
+            "ALTER TABLE ticket ALTER id DROP IDENTITY",
+            "ALTER TABLE ticket ALTER id SET DEFAULT nextval('hidden_numbers.numbers')",
+            "GRANT SELECT ON hidden_numbers.numbers TO reader_of_tickets",
+        ],
+        "counter-not-compared",
+        "hidden_numbers.numbers",
+    ),
+}
+
+
 @on("postgresql")
-def test_a_sequence_that_may_not_be_read(engine: Engine, create: Callable[[MetaData], None]) -> None:
-    """A role that may not read the sequence gets no finding, and no error."""
+@pytest.mark.parametrize(("statements", "problem", "counter"), GRANTS.values(), ids=GRANTS)
+def test_a_sequence_that_may_not_be_read(
+    engine: Engine, create: Callable[[MetaData], None], statements: list[str], problem: str, counter: str
+) -> None:
+    """For a role that may not read the sequence, the finding says that the counter was not compared."""
     Ticket = ticket_of(bigint_key())
     create(Ticket.metadata)
     load(engine, Ticket, 3)
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE ROLE reader_of_tickets")
         connection.exec_driver_sql("GRANT SELECT ON ticket TO reader_of_tickets")
+        for statement in statements:
+            connection.exec_driver_sql(statement)
         connection.exec_driver_sql("SET ROLE reader_of_tickets")
-        assert audit.run(connection, tables=["ticket"]).findings == []
+
+        [finding] = audit.run(connection, tables=["ticket"]).findings
+
+        assert finding.problem == problem
+        if counter:
+            assert (finding.severity, finding.facts) == ("info", {"counters": [counter]})
+            assert f"GRANT SELECT ON SEQUENCE {counter}, and USAGE on its schema" in finding.message
         connection.rollback()
 
 

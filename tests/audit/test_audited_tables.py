@@ -171,7 +171,8 @@ def _reader(engine: Engine, new_engine: Callable[..., Engine], new_invoices: New
         engine.dispose()
         return
     new_invoices(name="hidden")
-    with user_with(engine, "SELECT", NAME) as url:
+    readable = (NAME, f"{NAME}_id_seq") if engine.name == "postgresql" else (NAME,)
+    with user_with(engine, "SELECT", *readable) as url:
         with engine.begin() as admin:
             admin.exec_driver_sql(f"GRANT INSERT ON hidden TO {USER}")
         with new_engine(engine.name, url).connect() as connection:
@@ -220,7 +221,7 @@ def test_tables_that_cannot_be_read_and_transactions(reader: Connection, engine:
 def test_rows_that_are_hidden(engine: Engine, new_engine: Callable[..., Engine], new_invoices: NewInvoices) -> None:
     """If row-level security hides rows from the role, the audit warns that they were not checked."""
     new_invoices()
-    with user_with(engine, "SELECT", NAME) as url:
+    with user_with(engine, "SELECT", NAME, f"{NAME}_id_seq") as url:
         role = new_engine(engine.name, url)
         before = audit.run(role).findings
         with engine.begin() as connection:

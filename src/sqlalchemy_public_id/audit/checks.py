@@ -18,7 +18,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import cluster_problems
-from sqlalchemy_public_id.keys.cluster.catalog import read_next
+from sqlalchemy_public_id.keys.cluster.catalog import NextNumber, read_next
 from sqlalchemy_public_id.keys.ranges import LAST_KEY
 from sqlalchemy_public_id.messages import command_line, safe_repr
 from sqlalchemy_public_id.migrations import PublicIdColumn, Timeouts
@@ -263,7 +263,7 @@ def _check_key(table: AuditedTable) -> Iterator[Finding]:
     largest = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # which reads the end of its index
     limit = table.live.read_largest_key(name, type_)
     upcoming = read_next(table.connection, table.name, table.schema, name)  # rows with larger keys may be deleted
-    value = largest if upcoming is None else max(largest, min(upcoming.number - 1, limit))
+    value = max(largest, min(upcoming.number - 1, limit)) if isinstance(upcoming, NextNumber) else largest
     full = value / limit
     if full < _HALF_FULL:
         return

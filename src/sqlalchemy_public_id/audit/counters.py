@@ -18,7 +18,14 @@ from sqlalchemy_public_id.dialects.quoting import literal, quoted_table
 from sqlalchemy_public_id.keys.blocks.allocator import BlockAllocator
 from sqlalchemy_public_id.keys.blocks.key import allocator_of
 from sqlalchemy_public_id.keys.blocks.lease import COUNTERS, counter_table
-from sqlalchemy_public_id.keys.cluster.catalog import read_config, read_counter, read_key_range, read_next
+from sqlalchemy_public_id.keys.cluster.catalog import (
+    NextNumber,
+    Unreadable,
+    read_config,
+    read_counter,
+    read_key_range,
+    read_next,
+)
 from sqlalchemy_public_id.keys.coprime.format import CoprimeKey
 from sqlalchemy_public_id.keys.ranges import LAST_SEQUENCE, range_of
 
@@ -58,11 +65,20 @@ def _check_own_counter(table: AuditedTable) -> Iterator[Finding]:
     if name is None or not isinstance(table.columns[name]["type"], Integer):
         return
     upcoming = _read_upcoming(table, name)
+    if isinstance(upcoming, Unreadable):
+        counter = upcoming.counter
+        message = (
+            f"the counter {counter} was not compared with the rows, because this role may not read it: "
+            f"GRANT SELECT ON SEQUENCE {counter}, and USAGE on its schema"
+        )
+        yield Finding(table.full_name, name, "counter-not-compared", "info", message, {"counters": [counter]})
+        return
     if upcoming is None:
         return
     first, largest = _read_keys(table, name, upcoming.first, upcoming.last)
     if largest is not None:  # the rows may be new ones
-        upcoming = _read_upcoming(table, name) or upcoming
+        again = _read_upcoming(table, name)
+        upcoming = again if isinstance(again, _Upcoming) else upcoming
         first, largest = _read_keys(table, name, upcoming.first, largest)
     if largest is None:
         return
@@ -88,7 +104,7 @@ def _read_keys(table: AuditedTable, name: str, first: int, last: int) -> Any:
     return table.connection.execute(select(func.min(key), func.max(key)).where(key.between(first, last))).one()
 
 
-def _read_upcoming(table: AuditedTable, name: str) -> _Upcoming | None:
+def _read_upcoming(table: AuditedTable, name: str) -> _Upcoming | Unreadable | None:
     connection, place = table.connection, (table.name, table.schema)
     is_sequence = key_counter_of(table.dialect) is KeyCounter.SEQUENCE
     function = read_counter(connection, *place, name)
@@ -97,8 +113,8 @@ def _read_upcoming(table: AuditedTable, name: str) -> _Upcoming | None:
     if function is not None and not is_sequence:
         place, name = (function, table.schema), "number"
     found = read_next(connection, *place, name)
-    if found is None:
-        return None
+    if not isinstance(found, NextNumber):
+        return found
     if function is not None:
         keys = read_config(connection, table.inspector, table.schema)
         if keys is None:

@@ -98,7 +98,14 @@ class NextNumber(NamedTuple):
     """The name of the counter, as SQL writes it: a sequence of PostgreSQL, or the table with the AUTO_INCREMENT."""
 
 
-def read_next(connection: Connection, name: str, schema: str | None, key: str) -> NextNumber | None:
+class Unreadable(NamedTuple):
+    """A counter that the role may not read."""
+
+    counter: str
+    """The name of the sequence, as SQL writes it."""
+
+
+def read_next(connection: Connection, name: str, schema: str | None, key: str) -> NextNumber | Unreadable | None:
     """Return what the counter of a column generates next, without the number of a cluster.
 
     ``None`` if it has no counter, or if the database does not show it. A counter of SQLite is not read: it is always
@@ -109,14 +116,17 @@ def read_next(connection: Connection, name: str, schema: str | None, key: str) -
     if counted_by is KeyCounter.SEQUENCE:
         query = (
             "SELECT pg_catalog.format('%I.%I', nspname, relname) AS counter, seqmax, seqincrement, "
-            "pg_catalog.has_sequence_privilege(seqrelid, 'SELECT') AS readable "
+            "pg_catalog.has_sequence_privilege(seqrelid, 'SELECT') "
+            "AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AS readable "
             "FROM pg_catalog.pg_sequence JOIN pg_catalog.pg_class c ON c.oid = seqrelid "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
             f"WHERE seqrelid = {key_sequence(':name', ':key')}"
         )
         found = connection.execute(text(query), {"name": source, "key": key}).one_or_none()
-        if found is None or not found.readable or found.seqincrement < 1:
+        if found is None or found.seqincrement < 1:
             return None
+        if not found.readable:
+            return Unreadable(found.counter)
         options = {"no_parameters": True}
         query = f"SELECT last_value, is_called FROM {found.counter}"
         last_value, is_called = connection.exec_driver_sql(query, execution_options=options).one()
