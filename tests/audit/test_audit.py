@@ -39,6 +39,9 @@ from sqlalchemy_public_id.alembic import AddPublicIdOp, ExpandPublicIdOp
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.formats import Format
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
 from sqlalchemy_public_id.naming import derived_name
 
 pytestmark = pytest.mark.backend
@@ -325,6 +328,22 @@ def test_deferrable_constraint(engine: Engine, new_invoices: NewInvoices) -> Non
     assert {problem: finding.severity for problem, finding in problems.items()} == {"unique-deferrable": "warning"}
     assert problems["unique-deferrable"].facts == {"constraint": name}
     assert [finding.facts for finding in mended(engine)] == [{"index": name, "beside": f"{name}_2"}]
+
+
+@on("mysql", "mariadb")
+def test_limit_of_rows(engine: Engine, new_invoices: NewInvoices) -> None:
+    """An audit, and a plan, see all tables and columns in a session with ``sql_select_limit``, and restore it."""
+    new_invoices(rows=[None, "short"], nullable=True, index=False)
+    new_invoices(name="receipt")
+    usual = audit.run(engine, defaults=True)
+    plan = plan_for(PublicIdColumn.of(NAME), engine.dialect)
+    with engine.connect() as connection:
+        planned = examine(connection, plan, PHASES["add"])
+        connection.exec_driver_sql("SET SESSION sql_select_limit = 1")
+        assert audit.run(connection, defaults=True) == usual
+        assert examine(connection, plan, PHASES["add"]) == planned
+        assert connection.exec_driver_sql("SELECT @@sql_select_limit").scalar() == 1
+        connection.invalidate()
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["beside another", "alone"])

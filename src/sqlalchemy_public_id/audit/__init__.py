@@ -30,7 +30,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.column import check_names
-from sqlalchemy_public_id.migrations.databases import is_supported, names_of_databases
+from sqlalchemy_public_id.migrations.databases import database_of, is_supported, names_of_databases
 from sqlalchemy_public_id.migrations.from_models import Models, tables_in_models
 from sqlalchemy_public_id.types import as_format
 
@@ -118,8 +118,10 @@ def _columns_of(models: Models, name: str, schema: str | None) -> list[str]:
 def _connected(bind: Engine | Connection) -> Generator[Connection]:
     with bind.connect() if isinstance(bind, Engine) else nullcontext(bind) as connection:
         began = connection.in_transaction()
+        is_known = is_supported(connection.dialect)
         try:
-            yield connection
+            with database_of(connection.dialect).session(connection).all_rows() if is_known else nullcontext():
+                yield connection
         finally:
             if not began and connection.in_transaction():
                 connection.rollback()  # nothing was written; the caller gets the connection back as it was

@@ -106,6 +106,10 @@ class MigrationSession(ABC):
         """Change the settings until the block ends."""
         return self._changed()
 
+    def all_rows(self) -> AbstractContextManager[None]:
+        """Lift a limit of the session that cuts the rows of any SELECT, until the block ends."""
+        return nullcontext()  # only MySQL and MariaDB have one
+
     def batches(self) -> AbstractContextManager[None]:
         """Change the settings that the batches of a backfill also need, if each batch is a transaction."""
         return self._changed(of_batches=True) if self.wanted_batch_settings() else nullcontext()

@@ -117,14 +117,17 @@ class MySQLSession(MigrationSession):
 
     @contextmanager
     def settings(self) -> Generator[None]:
-        """Change the settings, first of all the limit of SELECT, which also cuts what the catalogs answer."""
+        with self.all_rows(), super().settings():  # the limit also cuts what the server says about its settings
+            yield
+
+    @contextmanager
+    def all_rows(self) -> Generator[None]:
         limit = int(send(self.connection, "SELECT @@SESSION.sql_select_limit LIMIT 1").scalar())
         is_lifted = limit < _ALL_ROWS
         if is_lifted:
             send(self.connection, self.written("sql_select_limit", _ALL_ROWS))
         try:
-            with super().settings():
-                yield
+            yield
         finally:
             if is_lifted:
                 restore(self.connection, self.written("sql_select_limit", limit))
