@@ -86,17 +86,23 @@ def test_collation_of_many_rows(table: People) -> None:
 
 
 @on("postgresql")
-@pytest.mark.parametrize("type_", ["citext", "any_case_text"])
-def test_type_that_ignores_case(table: People, type_: str) -> None:
-    """``citext``, or a domain over it, is refused, because it ignores case although its collation compares bytes."""
+@pytest.mark.parametrize("type_", ["citext", "any_case_text", "any_case_name"])
+@pytest.mark.parametrize("schema", ["public", "of_extensions"])
+def test_type_that_ignores_case(table: People, type_: str, schema: str) -> None:
+    """``citext``, or a domain over it, is refused: it ignores case, although its collation compares bytes."""
     table.execute("CREATE EXTENSION IF NOT EXISTS citext")
     table.execute("DROP DOMAIN IF EXISTS any_case_text CASCADE")
     table.execute("CREATE DOMAIN any_case_text AS citext")
+    table.execute("CREATE DOMAIN any_case_name AS any_case_text")
     create(table, type_)
-
-    assert not table.state().complete
-    assert refused(table)
-    assert refused(table, collation="bytes")
+    table.execute("CREATE SCHEMA IF NOT EXISTS of_extensions")
+    table.execute(f"ALTER EXTENSION citext SET SCHEMA {schema}")
+    try:
+        assert not table.state().complete
+        assert refused(table)
+        assert refused(table, collation="bytes")
+    finally:
+        table.execute("ALTER EXTENSION citext SET SCHEMA public")
 
 
 @on("postgresql", "mysql", "mariadb")

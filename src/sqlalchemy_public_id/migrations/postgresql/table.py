@@ -63,7 +63,11 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
        pg_catalog.col_description(a.attrelid, a.attnum) AS comment,
        co.collname AS collation, COALESCE(co.collisdeterministic, true) AS deterministic,
        pg_catalog.format_type(a.atttypid, a.atttypmod) AS type,
-       COALESCE('citext' IN (ty.typname, CAST(CAST(ty.typbasetype AS regtype) AS text)), false) AS is_citext,
+       EXISTS (WITH RECURSIVE types AS (
+                   SELECT ty.typname, ty.typbasetype
+                   UNION ALL SELECT t.typname, t.typbasetype FROM types d
+                   JOIN pg_catalog.pg_type t ON t.oid = d.typbasetype)
+               SELECT FROM types WHERE types.typname = CAST('citext' AS text)) AS is_citext,
        CASE WHEN co.collname = 'default' AND pg_catalog.to_jsonb(db) ->> CAST('datlocprovider' AS text)
                  IS DISTINCT FROM 'i'
             THEN COALESCE(pg_catalog.to_jsonb(db) ->> CAST('datcollate' AS text), 'default')
