@@ -217,6 +217,14 @@ DRAWS = {
         ["ALTER SEQUENCE ticket_id_seq OWNED BY NONE", "ALTER SEQUENCE ticket_id_seq OWNED BY other_ticket.id"],
         {"upcoming": 1, "first": 1, "value": 3},
     ),
+    "of another column": (
+        [
+            "ALTER TABLE ticket ALTER id DROP DEFAULT",
+            "ALTER TABLE ticket ADD number bigint DEFAULT nextval('free_of_ticket')",
+            "SELECT setval('free_of_ticket', 1)",
+        ],
+        None,
+    ),
     "of an expression": (["ALTER TABLE ticket ALTER id SET DEFAULT (random() * 1000)::int"], None),
 }
 
