@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.table import LiveTable
 
@@ -18,6 +20,8 @@ _NAME = r'(\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"|[^\s.`"]+)'
 _GRANT = re.compile(rf"GRANT (.+) ON {_NAME}\.{_NAME} TO ")
 _PRIVILEGE = re.compile(r"([^,(]+)(\(.*?\))?(?:,|$)")
 _ALL = {"ALL", "ALL PRIVILEGES"}
+_WITHOUT_GRANTS = 1290
+"""The error of a server that was started with ``--skip-grant-tables``, where everybody may do everything."""
 _SHOW_ROUTINES = ("EXECUTE", "ALTER ROUTINE", "CREATE ROUTINE", "SHOW_ROUTINE", "SHOW CREATE ROUTINE")
 """Privileges of which each lists the procedures and functions; the last two are of MySQL and of MariaDB."""
 
@@ -28,7 +32,7 @@ def missing_privileges(
     """Return those of the *wanted* privileges that the user lacks on the whole table, its database or the server."""
     here = live.target.schema or str(send(live.connection, "SELECT DATABASE()").scalar())
     granted: set[str] = set()
-    for (grant,) in send(live.connection, "SHOW GRANTS"):
+    for grant in _read_grants(live.connection):
         match = _GRANT.match(grant)
         if match is None:  # of a role or a procedure
             continue
@@ -43,6 +47,15 @@ def missing_privileges(
         if counts:
             granted |= {name.strip().upper() for name, columns in _PRIVILEGE.findall(privileges) if not columns}
     return [] if granted & _ALL else [privilege for privilege in wanted if privilege not in granted]
+
+
+def _read_grants(connection: Connection) -> Sequence[str]:
+    try:
+        return [grant for (grant,) in send(connection, "SHOW GRANTS")]
+    except DBAPIError as error:
+        if traits_for(connection.dialect).error_code(error.orig) != _WITHOUT_GRANTS:
+            raise
+        return ["GRANT ALL PRIVILEGES ON *.* TO PUBLIC"]
 
 
 def privileges_to_see_programs(live: LiveTable) -> list[str]:
