@@ -37,17 +37,18 @@ SELECT DISTINCT l.oid <> {THIS} AS is_partition, pg_catalog.quote_ident(n.nspnam
                 SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = p.relation AND a.attname = k.name
                 AND p.columns @> pg_catalog.to_jsonb(a.attnum)))) THEN 'columns'
             WHEN l.relreplident = 'f' THEN NULL
-            WHEN i.names IS NULL THEN 'identity'
+            WHEN pg_catalog.cardinality(i.names) = 0 THEN 'identity'
             WHEN EXISTS (
                 SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = p.relation AND a.attname <> ALL (i.names)
                 AND pg_catalog.strpos(p.condition, pg_catalog.concat('varattno ', a.attnum, ' ')) > 0) THEN 'condition'
        END AS reason
 FROM pg_catalog.pg_class l
 JOIN pg_catalog.pg_namespace n ON n.oid = l.relnamespace
-CROSS JOIN LATERAL (
-    SELECT pg_catalog.array_agg(a.attname) AS names FROM pg_catalog.pg_index k JOIN pg_catalog.pg_attribute a
+CROSS JOIN LATERAL (SELECT ARRAY(
+    SELECT a.attname FROM pg_catalog.pg_index k JOIN pg_catalog.pg_attribute a
     ON a.attrelid = k.indrelid AND a.attnum = ANY (CAST(k.indkey AS int2[]))
-    WHERE CAST(k.indexrelid AS oid) = CAST(pg_catalog.pg_get_replica_identity_index(CAST(l.oid AS regclass)) AS oid)) i
+    WHERE CAST(k.indexrelid AS oid) = CAST(pg_catalog.pg_get_replica_identity_index(CAST(l.oid AS regclass)) AS oid)
+    ) AS names) i
 JOIN published p ON p.pubupdate AND (p.relation = l.oid OR p.relation IN (
     SELECT CAST(relid AS oid) FROM pg_catalog.pg_partition_ancestors(CAST(l.oid AS regclass))))
 WHERE l.oid = {WHOLE} AND l.relkind = 'r'
