@@ -94,13 +94,14 @@ def slept(people: People) -> object:
 
 
 def load(people: People) -> object:
-    """Ask for how many statements fewer the load has than the server reports, with the one that reads it."""
+    """Ask for how many statements fewer the load has than the server reports, beside the scheduler of events."""
     with people.engine.connect() as connection:
+        has_scheduler = send(connection, "SELECT @@GLOBAL.event_scheduler = 'ON'").scalar()
         reported = "SHOW GLOBAL STATUS LIKE 'Threads_running'"  # with this statement, and those of other tests
         readings = [(int(send(connection, reported).one()[1]), MaxLoad(0).running(connection)) for _ in range(199)]
     # the statements of other tests begin and end between two readings, but seldom
     [(difference, _)] = Counter(of_all - of_others for of_all, of_others in readings).most_common(1)
-    return difference
+    return difference - has_scheduler
 
 
 def tables_with_progress(people: People) -> object:
