@@ -172,7 +172,15 @@ def test_trigger_that_stores_the_row_elsewhere(engine: Engine, session: Session,
 
 
 @on("postgresql")
-@pytest.mark.parametrize(("write", "rows"), [(flush, 1), (flush, 3), (execute, 1), (insert_in_bulk, 50)])
+@pytest.mark.parametrize(
+    ("write", "rows"),
+    [
+        (flush, 1),
+        pytest.param(flush, 3, marks=fast_ways),
+        (execute, 1),
+        pytest.param(insert_in_bulk, 50, marks=fast_ways),
+    ],
+)
 def test_trigger_that_comes_later(engine: Engine, session: Session, write: Way, rows: int) -> None:
     """A row that a new trigger stores elsewhere is not stored twice: the first INSERT is refused, others are not."""
     alone = [{"id": 1, "number": 1}]  # with its key, because the INSERT returns none if the trigger returns NULL
@@ -190,7 +198,9 @@ def test_trigger_that_comes_later(engine: Engine, session: Session, write: Way, 
 
 
 @on("postgresql")
-@each_way(flush_one, flush, insert_in_bulk)
+@pytest.mark.parametrize(
+    "write", [flush_one, pytest.param(flush, marks=fast_ways), pytest.param(insert_in_bulk, marks=fast_ways)]
+)
 def test_deferrable_constraint_that_comes_later(engine: Engine, session: Session, write: Way) -> None:
     """PostgreSQL refuses the first INSERT after a deferrable constraint was added, and none that follows."""
     write(session, Item, numbers(2, first=10))
