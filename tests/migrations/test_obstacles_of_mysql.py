@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine
-from support.marks import on
+from support.marks import on, since_mariadb
 from support.people import People, send
 from support.rights import USER, user_with
 
@@ -254,10 +254,9 @@ def test_privileges_in_a_mode(lacking: Callable[..., list[str]], table: People, 
 
 
 @on("mariadb")
+@since_mariadb(10, 11, "grants to PUBLIC")
 def test_privileges_of_public(lacking: Callable[..., list[str]], table: People) -> None:
     """What MariaDB grants to PUBLIC counts, since 10.11."""
-    if table.engine.dialect.server_version_info < (10, 11):
-        pytest.skip("an old MariaDB")
     try:
         assert lacking("GRANT ALTER, DROP ON person TO PUBLIC") == ["UPDATE", "CREATE", "INSERT"]
     finally:

@@ -54,8 +54,8 @@ def examine(connection: Connection, plan: Plan, phases: Sequence[Phase]) -> Migr
     database = database_of(connection.dialect)
     live, session = live_table(connection, plan.target), database.session(connection)
     with session.all_rows():
-        facts: dict[str, Any] = {"is_stable": session.is_stable, "read_only": session.read_only}
-        migration = Migration(live, plan, phases, live.read_state(), **facts)
+        is_stable, read_only = session.is_stable, session.read_only
+        migration = Migration(live, plan, phases, live.read_state(), is_stable=is_stable, read_only=read_only)
         return build_report(migration, find_obstacles(migration))
 
 

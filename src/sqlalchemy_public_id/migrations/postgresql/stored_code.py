@@ -15,21 +15,20 @@ from typing import Any
 from sqlalchemy import JSON, Row, text
 
 from sqlalchemy_public_id.migrations.plan import Migration
+from sqlalchemy_public_id.migrations.postgresql.catalogs import PARTITIONS, THIS
 from sqlalchemy_public_id.migrations.stored_code.programs import Reader, StoredCode
 from sqlalchemy_public_id.migrations.stored_code.scope import BrokenStatement, Language, Path, Program
 from sqlalchemy_public_id.migrations.stored_code.shapes import UNKNOWN, Change, Shape
 from sqlalchemy_public_id.migrations.stored_code.tokens import Lexis
 
 LANGUAGE = Language(Lexis(has_dollar_quotes=True, nests_comments=True), inserts="at most", selects_into="any")
-_THIS = "CAST(pg_catalog.to_regclass(:regclass) AS oid)"
-_PARTS = "(SELECT CAST(relid AS oid) FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(:regclass)))"
 _TABLE = text(f"""
 SELECT n.nspname AS schema, c.relname AS name,
        (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > CAST(0 AS int2) AND NOT a.attisdropped) AS columns
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = {_THIS} OR c.oid IN {_PARTS}
-ORDER BY c.oid = {_THIS} DESC
+WHERE c.oid = {THIS} OR c.oid IN {PARTITIONS}
+ORDER BY c.oid = {THIS} DESC
 """).columns(columns=JSON())
 _COLUMNS = text("""
 SELECT a.attname FROM pg_catalog.pg_attribute a
@@ -44,7 +43,7 @@ _TRIGGERS = text(f"""
 SELECT DISTINCT CAST(t.tgfoid AS bigint) AS function, t.tgname AS name, t.tgoldtable AS old, t.tgnewtable AS new,
        pg_catalog.encode(t.tgargs, 'escape') AS arguments
 FROM pg_catalog.pg_trigger t
-WHERE (t.tgrelid = {_THIS} OR t.tgrelid IN {_PARTS}) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+WHERE (t.tgrelid = {THIS} OR t.tgrelid IN {PARTITIONS}) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
 ORDER BY t.tgname
 """)
 _RELATIONS = text("""
@@ -61,11 +60,11 @@ _FUNCTIONS = text(f"""
 SELECT CAST(p.oid AS bigint) AS function, p.proname AS name, CAST(CAST(p.oid AS regprocedure) AS text) AS signature,
        l.lanname AS language, n.nspname = 'pg_catalog' AS is_server_s,
        COALESCE(pg_catalog.pg_get_function_sqlbody(p.oid), p.prosrc) AS body,
-       {_THIS} = r.typrelid AS returns_ours,
+       {THIS} = r.typrelid AS returns_ours,
        CASE WHEN r.typrelid <> CAST(0 AS oid) THEN CAST(CAST(r.typrelid AS regclass) AS text) END AS returned,
        (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(
                    p.proargnames[CAST(u.place AS int)], COALESCE(p.proargmodes[CAST(u.place AS int)], 'i'),
-                   t.typrelid = {_THIS},
+                   t.typrelid = {THIS},
                    CASE WHEN t.typrelid <> CAST(0 AS oid) THEN CAST(CAST(t.typrelid AS regclass) AS text) END,
                    t.typname IN {_GENERIC}) ORDER BY u.place)
         FROM pg_catalog.unnest(p.arguments) WITH ORDINALITY u (type, place)
@@ -79,10 +78,10 @@ LEFT JOIN pg_catalog.pg_depend d  -- on an extension
     ON d.classid = 'pg_catalog.pg_proc'::regclass::oid AND d.objid = p.oid AND d.deptype = 'e'
 CROSS JOIN (
     SELECT ARRAY(SELECT oid FROM pg_catalog.pg_type WHERE typname IN {_GENERIC}) AS generic,
-           ARRAY(SELECT oid FROM pg_catalog.pg_type WHERE typrelid = {_THIS}) AS ours) kinds
+           ARRAY(SELECT oid FROM pg_catalog.pg_type WHERE typrelid = {THIS}) AS ours) kinds
 WHERE CAST(p.oid AS bigint) = ANY (CAST(:functions AS bigint[])) OR l.lanname NOT IN ('internal', 'c')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND (
-    r.typrelid = {_THIS} OR p.arguments && kinds.ours OR p.arguments && kinds.generic
+    r.typrelid = {THIS} OR p.arguments && kinds.ours OR p.arguments && kinds.generic
     OR pg_catalog.strpos(pg_catalog.lower(p.prosrc), pg_catalog.lower(CAST(:table AS text))) > 0)
   AND d.objid IS NULL
 ORDER BY p.proname, p.oid

@@ -116,10 +116,12 @@ class SQLiteTable(LiveTable):
         return ("table", False) if row is None else (row.type, bool(row.strict))
 
     def _misfit(self, kind: str) -> Obstacle | None:
-        table = self.target.table
-        if self.target.schema is None and self._read_master("1", "lower(name) = lower(?)", schema=_TEMPORARY):
-            problem = f"a temporary table or view of this connection is called {table}, and hides the table"
-            return Obstacle("temporary", problem, f"drop it, or use another connection: DROP TABLE temp.{table}")
+        in_front = "type IN ('table', 'view') AND lower(name) = lower(?)"
+        hiding = [] if self.target.schema else self._read_master("type, name", in_front, schema=_TEMPORARY)
+        for type_, name in hiding:
+            problem = f"a temporary {type_} of this connection hides {self.target.table}"
+            drop = f"DROP {type_.upper()} {_TEMPORARY}{quoted(name, self.connection.dialect)}"
+            return Obstacle("temporary", problem, f"{drop}, or use another connection")
         if kind not in ("virtual", "shadow"):
             return None
         problem = f"{self.target.table} is a {kind} table, whose columns are those of a module of SQLite"
