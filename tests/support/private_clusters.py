@@ -164,6 +164,10 @@ class Galera(Cluster):
             "wsrep-sst-method": "rsync",
             "wsrep-sst-receive-address": f"{HOST}:{sst}",
             "wsrep-slave-threads": 2,
+            # otherwise, nodes count alike for a moment when another one leaves, and an INSERT finds its key taken
+            "wsrep-auto-increment-control": "OFF",
+            "auto-increment-increment": len(self.nodes),
+            "auto-increment-offset": node + 1,
         }
         command = [self._programs["mariadbd"], "--no-defaults", "--skip-name-resolve"]
         command += [f"--{name}={value}" for name, value in options.items()]
