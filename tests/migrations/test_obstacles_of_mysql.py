@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy import Connection, Engine, NullPool, create_engine
 from support.marks import on, since_mariadb
 from support.people import People, send
 from support.rights import USER, user_with
@@ -311,6 +311,53 @@ def test_mode_without_escapes(new_people: Callable[..., People], more: str, has_
     escapes = "NO_BACKSLASH_ESCAPES"
     assert [found(escapes, each) for each in ("add", "contract", "loosen", "drop")] == [has_backslash] * 4
     assert [found(escapes, "backfill"), found("", "add")] == [False, False]
+
+
+# --- the character set of the session
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("more", "has_others"),
+    [
+        ("COMMENT 'číslo?'", True),
+        ("DEFAULT 'číslo'", True),
+        ("COMMENT 'numéro?' CHECK (public_id <> 'numéro')", False),
+    ],
+)
+def test_character_set_without_these_characters(
+    new_people: Callable[..., People], new_engine: Callable[..., Engine], more: str, has_others: bool
+) -> None:
+    """A MODIFY in latin1 would write "?" for characters outside of it, and is refused; others are not."""
+    found = _finder_of_character_sets(new_people, new_engine, more)
+
+    assert [found("latin1", each) for each in ("add", "contract", "loosen")] == [has_others] * 3
+    assert [found("latin1", each) for each in ("backfill", "drop")] == [False, False]
+    assert not found("utf8mb4", "add")
+
+
+@on("mariadb")
+def test_character_set_of_a_check(new_people: Callable[..., People], new_engine: Callable[..., Engine]) -> None:
+    """MariaDB stores the CHECK of a column with it, so that a MODIFY repeats its characters."""
+    found = _finder_of_character_sets(new_people, new_engine, "CHECK (public_id <> 'číslo')")
+
+    assert [found(charset, "add") for charset in ("latin1", "utf8mb4")] == [True, False]
+
+
+def _finder_of_character_sets(
+    new_people: Callable[..., People], new_engine: Callable[..., Engine], more: str
+) -> Callable[[str, str], bool]:
+    people = new_people(0, f", public_id varchar(12) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin {more}")
+    url = people.engine.url
+
+    def found(charset: str, operation: str) -> bool:
+        engine = new_engine(people.engine.name, url.update_query_dict({"charset": charset}))
+        with engine.connect() as connection:
+            plan = plan_for(PublicIdColumn.of("person", server_default="none"), connection.dialect)
+            report = examine(connection, plan, PHASES[operation])
+        return "character-set" in {each.code for each in report.obstacles}
+
+    return found
 
 
 # --- locks and histories

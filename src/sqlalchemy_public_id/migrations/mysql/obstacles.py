@@ -50,6 +50,18 @@ SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
 WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
 ORDER BY TRIGGER_NAME
 """)
+# the texts that a MODIFY of the column repeats, and as another character set would return them
+_TEXTS = """
+SELECT 1 FROM (SELECT CONCAT_WS(' ', COLUMN_COMMENT, COLUMN_DEFAULT) AS texts FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table AND COLUMN_NAME = :column) c
+WHERE texts <> CONVERT(CONVERT(texts USING {charset}) USING utf8mb4)
+"""
+# on MariaDB, which stores it with the column
+_TEXTS_OF_CHECKS = """
+UNION ALL SELECT 1 FROM information_schema.CHECK_CONSTRAINTS
+WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table AND CONSTRAINT_NAME = :column
+  AND CHECK_CLAUSE <> CONVERT(CONVERT(CHECK_CLAUSE USING {charset}) USING utf8mb4)
+"""
 
 
 def obstacles_of_catalogs(migration: Migration) -> Iterator[Obstacle]:
@@ -59,6 +71,7 @@ def obstacles_of_catalogs(migration: Migration) -> Iterator[Obstacle]:
     yield from _of_copies(migration)
     yield from _of_the_mode(migration)
     if migration.state.exists:
+        yield from _of_the_character_set(migration)
         yield from _of_the_column(migration)
     yield from _of_a_hidden_column(migration)
     yield from _of_the_history(migration)
@@ -88,6 +101,20 @@ def _of_the_mode(migration: Migration) -> Iterator[Obstacle]:
         table = migration.target.table
         problem = f"in the mode NO_BACKSLASH_ESCAPES, an ALTER would change the texts with a backslash in {table}"
         yield Obstacle("sql-mode", problem, "run this in a session without NO_BACKSLASH_ESCAPES in its sql_mode")
+
+
+def _of_the_character_set(migration: Migration) -> Iterator[Obstacle]:
+    """Yield an obstacle if the session reads or writes "?" for a character that a MODIFY has to repeat."""
+    if not {"expand", "contract", "loosen"} & {*migration.phases}:
+        return
+    connection, target = migration.table.connection, migration.target
+    query = _TEXTS + (_TEXTS_OF_CHECKS if getattr(connection.dialect, "is_mariadb", False) else "")
+    for charset in {*send(connection, "SELECT @@character_set_client, @@character_set_results").one()} - {None}:
+        if migration.table.read(text(query.format(charset=charset))):
+            problem = f"a MODIFY would write ? for characters in the comment, the default or a CHECK of {target.column}"
+            problem += f", because the session uses the character set {charset}"
+            yield Obstacle("character-set", problem, "connect with charset=utf8mb4")
+            return
 
 
 def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
