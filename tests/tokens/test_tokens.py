@@ -333,10 +333,11 @@ def test_the_column(engine: Engine, session: Session, stored: IssuedToken) -> No
     assert indexes["uq_reset_token"]["unique"]
 
 
+@pytest.mark.parametrize("options", [{}, {"info": {"label": "code"}}], ids=["plain", "info"])
 @pytest.mark.parametrize("place", PLACES)
-def test_index_of_every_place(place: str) -> None:
-    """The index has its name, wherever a model declares the column."""
-    table = PLACES[place](partial(token_column, RESET))
+def test_index_of_every_place(place: str, options: dict[str, Any]) -> None:
+    """The index has its name, wherever a model declares the column, and whatever the application keeps in ``info``."""
+    table = PLACES[place](partial(token_column, RESET, **options))
 
     assert indexes_of(table) == [("uq_seat_code", True, ["code"])]
 
