@@ -73,14 +73,14 @@ def test_temporary_table_in_front(new_people: NewPeople, kind: str, name: str) -
     with people.engine.connect() as connection:
         send(connection, f"CREATE TEMP {kind} {name}{' (id integer)' if kind == 'TABLE' else ' AS SELECT 1 AS id'}")
         places = people.target, replace(people.target, schema="main")
-        found = [live_table(connection, place).read_state().misfit for place in places]
+        found = [live_table(connection, place).obstacle_of_a_temporary_table() for place in places]
         # only a table or a view hides the table
         send(connection, "CREATE TEMP TRIGGER person AFTER INSERT ON main.person BEGIN SELECT 1; END")
         send(connection, next((each.remedy.split(",")[0] for each in found if each), f"DROP {kind} temp.{name}"))
-        found.append(live_table(connection, people.target).read_state().misfit)
+        found.append(live_table(connection, people.target).obstacle_of_a_temporary_table())
         send(connection, "DROP TRIGGER temp.person")
 
-    assert [misfit and misfit.code for misfit in found] == [None if name == "other" else "temporary", None, None]
+    assert [hidden and hidden.code for hidden in found] == [None if name == "other" else "temporary", None, None]
 
 
 @pytest.mark.parametrize("key", ["a, b", "b, a"])

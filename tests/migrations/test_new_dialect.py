@@ -17,7 +17,7 @@ NEEDED: dict[type[Any], set[str]] = {
     Plan: {"bytewise", "contract", "defaults_of", "drop", "expand", "loosen", "obstacles", "rights"},
     LiveTable: {
         *("_read_state", "columns_changed_by_updates", "estimate_rows", "read_constraints", "read_references"),
-        *("update_triggers", "without_triggers"),
+        *("obstacle_of_a_temporary_table", "update_triggers", "without_triggers"),
     },
     Rows: {"is_well_formed", "read_position_columns"},
     MigrationSession: {

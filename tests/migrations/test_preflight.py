@@ -14,13 +14,51 @@ from support.people import People, send
 from support.refusals import refused
 
 from sqlalchemy_public_id import NanoId, Uuid4, Uuid7
-from sqlalchemy_public_id.errors import DryRun
-from sqlalchemy_public_id.migrations import existing_ids
+from sqlalchemy_public_id.errors import DryRun, MigrationRefused
+from sqlalchemy_public_id.migrations import backfill, existing_ids
+from sqlalchemy_public_id.migrations.databases import plan_for
+from sqlalchemy_public_id.migrations.operation import PHASES, examine
 from sqlalchemy_public_id.migrations.table import FEW_ROWS
 
 pytestmark = pytest.mark.backend
 
 IDS = NanoId().generate_many(3)
+
+
+# --- the table
+
+
+@pytest.mark.parametrize("operation", PHASES)
+def test_temporary_table_in_front(new_people: Callable[..., People], operation: str) -> None:
+    """A temporary table that hides the table is the only obstacle that is named; another one is none."""
+    people = new_people(3, ", public_id varchar(12)")
+    create = "CREATE TEMPORARY TABLE {} (id int PRIMARY KEY, name varchar(50), public_id varchar(12))"
+
+    def found() -> list[str]:
+        plan = plan_for(people.target, connection.dialect)
+        return [each.code for each in examine(connection, plan, PHASES[operation]).obstacles]
+
+    with people.engine.connect() as connection:
+        send(connection, create.format("other"))
+        without = found()
+        send(connection, create.format("person"))
+        hidden = found()
+        connection.invalidate()
+
+    assert "temporary" not in without
+    assert hidden == ["temporary"]
+
+
+def test_temporary_table_in_front_of_a_backfill(new_people: Callable[..., People]) -> None:
+    """A backfill does not fill a temporary table of its connection; the remedy lets it fill the table."""
+    people = new_people(3, ", public_id varchar(12)")
+    with people.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        send(connection, "CREATE TEMPORARY TABLE person (id int PRIMARY KEY, public_id varchar(12))")
+        with pytest.raises(MigrationRefused, match="a temporary table of this connection hides person") as refusal:
+            backfill.run(connection, "person")
+        [obstacle] = refusal.value.obstacles
+        send(connection, obstacle.remedy.partition(", or ")[0])
+        assert backfill.run(connection, "person").filled == 3
 
 
 # --- the column

@@ -113,8 +113,8 @@ def run(
         with session.settings(), session.batches():
             live = live_table(connection, target)
             rows = rows_of(live)
-            hidden = live.obstacle_of_hidden_rows()
-            why_not = [*obstacles_of_read_only(session.read_only), *([] if hidden is None else [hidden])]
+            hidden = (live.obstacle_of_a_temporary_table(), live.obstacle_of_hidden_rows())
+            why_not = [*obstacles_of_read_only(session.read_only), *filter(None, hidden)]
             obstacles = why_not or [*obstacles_of_triggers(live, live.update_triggers(), update_triggers)]
             if why_not or (obstacles and rows.has_missing()):
                 raise MigrationRefused(target=target, obstacles=obstacles)

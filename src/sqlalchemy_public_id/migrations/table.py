@@ -168,6 +168,15 @@ class LiveTable(ABC):
         """Return *name* in the form in which the database compares the names of columns and indexes."""
         return name.lower() if self.ignores_case else name
 
+    @abstractmethod
+    def obstacle_of_a_temporary_table(self) -> Obstacle | None:
+        """Return an obstacle if the name stands for a temporary table of this connection, which hides the table."""
+
+    def hidden_by(self, kind: str, drop: str) -> Obstacle:
+        """Return the obstacle of a temporary *kind* that hides the table, and that the statement *drop* drops."""
+        problem = f"a temporary {kind} of this connection hides {self.target.table}"
+        return Obstacle("temporary", problem, f"{drop}, or use another connection")
+
     def obstacle_of_hidden_rows(self) -> Obstacle | None:
         """Return an obstacle if the role may not see all rows."""
         return None  # only PostgreSQL hides any

@@ -15,6 +15,7 @@ from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.dialects.quoting import literal, quoted
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges, read_user
+from sqlalchemy_public_id.migrations.session import send
 from sqlalchemy_public_id.migrations.state import Demand, IndexFacts, State
 from sqlalchemy_public_id.migrations.table import LiveTable, columns_of, indexes_from
 
@@ -247,6 +248,16 @@ class MySQLTable(LiveTable):
     def update_triggers(self) -> list[str]:
         """Return the names of the UPDATE triggers, which users without the privilege ``TRIGGER`` do not see."""
         return [name for (name,) in self.read(_TRIGGERS)]
+
+    def obstacle_of_a_temporary_table(self) -> Obstacle | None:
+        try:  # the catalogs describe the table that it hides
+            statement = str(send(self.connection, f"SHOW CREATE TABLE {self.name}").one()[1])
+        except DBAPIError as error:
+            if not traits_for(self.connection.dialect).is_permission_error(error.orig):
+                raise
+            return None
+        is_hidden = statement.startswith("CREATE TEMPORARY ")
+        return self.hidden_by("table", f"DROP TEMPORARY TABLE {self.name}") if is_hidden else None
 
     def obstacles_of_hidden_triggers(self) -> Iterator[Obstacle]:
         if missing_privileges(self, ["TRIGGER"]):

@@ -125,6 +125,9 @@ _ROWS = text(f"""
 SELECT CAST(pg_catalog.sum(reltuples) AS bigint) FROM pg_catalog.pg_class
 WHERE (oid = {THIS} OR oid IN {PARTITIONS}) AND relkind <> 'p' AND reltuples > CAST(0 AS real)
 """)
+_IS_TEMPORARY = text(f"""
+SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = {THIS} AND relpersistence = 't')
+""")
 # a backfill fills each partition by itself, to which the policies of the partitioned table do not apply
 _FILTERED = text(f"""
 SELECT pg_catalog.quote_ident(relname) AS name, pg_catalog.quote_ident(current_user) AS role
@@ -263,6 +266,10 @@ class PostgreSQLTable(LiveTable):
             problem = f"{table} is a table of the type {row.of_type}, and has the columns of the type only"
             return Obstacle("typed", problem, f"ALTER TABLE {self.name} NOT OF")
         return None
+
+    def obstacle_of_a_temporary_table(self) -> Obstacle | None:
+        is_hidden = self.connection.scalar(_IS_TEMPORARY, self.names)
+        return self.hidden_by("table", f"DROP TABLE {self.name}") if is_hidden else None
 
     def estimate_rows(self) -> int | None:
         rows = self.connection.scalar(_ROWS, self.names)

@@ -115,13 +115,15 @@ class SQLiteTable(LiveTable):
         row = found.first() if found.returns_rows else None
         return ("table", False) if row is None else (row.type, bool(row.strict))
 
-    def _misfit(self, kind: str) -> Obstacle | None:
+    def obstacle_of_a_temporary_table(self) -> Obstacle | None:
         in_front = "type IN ('table', 'view') AND lower(name) = lower(?)"
         hiding = [] if self.target.schema else self._read_master("type, name", in_front, schema=_TEMPORARY)
         for type_, name in hiding:
-            problem = f"a temporary {type_} of this connection hides {self.target.table}"
             drop = f"DROP {type_.upper()} {_TEMPORARY}{quoted(name, self.connection.dialect)}"
-            return Obstacle("temporary", problem, f"{drop}, or use another connection")
+            return self.hidden_by(type_, drop)
+        return None
+
+    def _misfit(self, kind: str) -> Obstacle | None:
         if kind not in ("virtual", "shadow"):
             return None
         problem = f"{self.target.table} is a {kind} table, whose columns are those of a module of SQLite"
