@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from alembic.autogenerate import render_python_code
+from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.operations.ops import UpgradeOps
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, MetaData, inspect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from support.cluster_models import hexes, migrate, models
@@ -289,6 +289,21 @@ def test_rendering(operation: ClusterOp, expected: str) -> None:
 
     assert (type(again), again.schema) == (type(operation), operation.schema)
     assert expected in map(str.strip, render_python_code(UpgradeOps([operation])).splitlines())
+
+
+@on("postgresql")
+def test_config_of_each_schema(engine: Engine, new_schema: Callable[[], str]) -> None:
+    """Autogenerate gives the config of a schema the number of its own models, not that of another schema."""
+    metadata, clusters = MetaData(), {new_schema(): 20, new_schema(): 10}
+    for schema, cluster in clusters.items():
+        models(schema=schema, cluster=cluster, strategy="function")[1].__table__.to_metadata(metadata)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"include_schemas": True})
+        found = produce_migrations(context, metadata).upgrade_ops
+
+    assert found is not None
+    created = {each.schema: each.number(context) for each in found.ops if isinstance(each, CreateClusterConfigOp)}
+    assert created == clusters
 
 
 @pytest.mark.parametrize("cluster", [10, lambda: 10], ids=["number", "function"])
