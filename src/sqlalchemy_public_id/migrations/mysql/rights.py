@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -24,15 +25,17 @@ _WITHOUT_GRANTS = 1290
 """The error of a server that was started with ``--skip-grant-tables``, where everybody may do everything."""
 _SHOW_ROUTINES = ("EXECUTE", "ALTER ROUTINE", "CREATE ROUTINE", "SHOW_ROUTINE", "SHOW CREATE ROUTINE")
 """Privileges of which each lists the procedures and functions; the last two are of MySQL and of MariaDB."""
+_known: WeakKeyDictionary[LiveTable, tuple[str, Sequence[str]]] = WeakKeyDictionary()
+"""The table of an operation, which asks several times → its database, and what is granted to the user."""
 
 
 def missing_privileges(
     live: LiveTable, wanted: Sequence[str], on: Literal["table", "database", "server"] = "table"
 ) -> list[str]:
     """Return those of the *wanted* privileges that the user lacks on the whole table, its database or the server."""
-    here = live.target.schema or str(send(live.connection, "SELECT DATABASE()").scalar())
+    here, grants = _known.get(live) or _known.setdefault(live, (_read_database(live), _read_grants(live.connection)))
     granted: set[str] = set()
-    for grant in _read_grants(live.connection):
+    for grant in grants:
         match = _GRANT.match(grant)
         if match is None:  # of a role or a procedure
             continue
@@ -47,6 +50,10 @@ def missing_privileges(
         if counts:
             granted |= {name.strip().upper() for name, columns in _PRIVILEGE.findall(privileges) if not columns}
     return [] if granted & _ALL else [privilege for privilege in wanted if privilege not in granted]
+
+
+def _read_database(live: LiveTable) -> str:
+    return live.target.schema or str(send(live.connection, "SELECT DATABASE()").scalar())
 
 
 def _read_grants(connection: Connection) -> Sequence[str]:
