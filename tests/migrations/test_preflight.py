@@ -32,7 +32,8 @@ IDS = NanoId().generate_many(3)
 def test_temporary_table_in_front(new_people: Callable[..., People], operation: str) -> None:
     """A temporary table that hides the table is the only obstacle that is named; another one is none."""
     people = new_people(3, ", public_id varchar(12)")
-    create = "CREATE TEMPORARY TABLE {} (id int PRIMARY KEY, name varchar(50), public_id varchar(12))"
+    complete = "public_id varchar(12) NOT NULL UNIQUE"
+    create = f"CREATE TEMPORARY TABLE {{}} (id int PRIMARY KEY, name varchar(50), {complete})"
 
     def found() -> list[str]:
         plan = plan_for(people.target, connection.dialect)

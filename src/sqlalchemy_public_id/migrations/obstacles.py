@@ -49,14 +49,14 @@ def find_obstacles(migration: Migration, *, catalogs_only: bool = False) -> list
 
     :param catalogs_only: True to leave out the obstacles that only a rehearsal, or the ids of all rows, would show.
     """
+    hidden = migration.table.obstacle_of_a_temporary_table()
+    if hidden is not None:
+        return [hidden]  # whatever else was read may be of the temporary table
     sets_default = "expand" in migration.phases and migration.plan.lacks_default(migration.state)
     collates = "contract" in migration.phases and migration.plan.changes_collation(migration.state)
     is_done = migration.state.complete and not (sets_default or collates) and migration.change is None
     if is_done and not {"loosen", "drop"} & {*migration.phases}:
         return [*_of_the_others(migration)]  # nothing is left to do
-    hidden = migration.table.obstacle_of_a_temporary_table()
-    if hidden is not None:
-        return [hidden]
     if migration.runs and migration.read_only is not None:
         return [*obstacles_of_read_only(migration.read_only)]
     obstacles = [*_of_the_table(migration), *migration.plan.obstacles(migration), *_of_the_stored_code(migration)]
