@@ -295,7 +295,7 @@ def test_max_load(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     for worker in workers:
         worker.join()
 
-    assert result.exit_code == DONE
+    assert result.exit_code == DONE, result.stderr
     assert "waiting: other sessions execute " in result.stderr
     assert None not in people.ids()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -121,6 +122,28 @@ def test_modes_that_change_rows(mode: str) -> None:
 
 
 # --- what a backfill may wait for
+
+
+@pytest.mark.slow
+@on("postgresql")
+def test_load_while_sessions_begin(connection: Connection, new_engine: Callable[..., Engine]) -> None:
+    """A session that is just beginning, which has no state yet, does not pass for one that the role may not see."""
+    engine, is_over = new_engine("postgresql", poolclass=NullPool), threading.Event()
+
+    def connect() -> None:
+        while not is_over.is_set():
+            with engine.connect():
+                pass
+
+    with ThreadPoolExecutor(4) as threads:
+        writers = [threads.submit(connect) for _ in range(4)]
+        try:
+            for _ in range(500):
+                PostgreSQLSession(connection).count_running()
+        finally:
+            is_over.set()
+        for each in writers:
+            each.result()
 
 
 @on("postgresql")

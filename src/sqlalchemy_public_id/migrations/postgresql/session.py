@@ -38,12 +38,14 @@ _WRITTEN = text("SELECT CAST(pg_catalog.pg_current_wal_lsn() - '0/0' AS bigint)"
 _REPLAYED = text("""
 SELECT CAST(pg_catalog.pg_last_wal_replay_lsn() - '0/0' AS bigint) WHERE pg_catalog.pg_is_in_recovery()
 """)
-# state: NULL also for processes that serve no client
+# state: NULL also for processes that serve no client, and for a session that begins
 _ACTIVE = text("""
 SELECT count(*) FILTER (WHERE state = 'active' AND backend_type IN ('client backend', 'parallel worker')) AS active,
        pg_catalog.min(pid) FILTER (
            WHERE state = 'disabled' AND backend_type IN ('client backend', 'parallel worker')) AS untracked,
-       count(*) FILTER (WHERE state IS NULL AND usesysid IS NOT NULL AND datid IS NOT NULL) AS hidden,
+       count(*) FILTER (
+           WHERE datid IS NOT NULL AND NOT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')
+           AND NOT pg_catalog.pg_has_role(usesysid, 'USAGE')) AS hidden,
        (SELECT pg_catalog.quote_ident(current_user)) AS role
 FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()
 """)
