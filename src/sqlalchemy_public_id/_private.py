@@ -87,8 +87,7 @@ class ParameterLayout:
 def column_of_table(column: Any) -> Column[Any]:
     """Return the column of the table for one of :attr:`ParameterLayout.prefetched`."""
     # no getattr() on a Column of the table: it would try the comparator of its type, which takes microseconds
-    original: Column[Any] = cast("Any", column) if isinstance(column, Column) else getattr(column, "original", column)
-    return original
+    return cast("Column[Any]", column if isinstance(column, Column) else getattr(column, "original", column))
 
 
 def prefetched_columns(compiled: Any) -> list[Column[Any]]:
@@ -137,8 +136,7 @@ def is_known_row(names: tuple[str, ...], parameters: Mapping[str, Any]) -> bool:
 
 def sent_parameters(result: Any) -> list[dict[str, Any]] | None:
     """Return the parameters of each row that an INSERT has sent; None if they are unknown: then, no id is replaced."""
-    found: list[dict[str, Any]] | None = getattr(result.context, "compiled_parameters", None)
-    return found
+    return cast("list[dict[str, Any]] | None", getattr(result.context, "compiled_parameters", None))
 
 
 def change_returned_rows(context: ExecutionContext, change: Callable[[Sequence[Any]], list[Any]]) -> None:
@@ -195,9 +193,6 @@ session_token: Callable[[InstanceState[Any]], object] = attrgetter(
 
 A flush calls this for each object. The public ``InstanceState.session`` calls three functions, the attribute none.
 """
-
-
-# --- statements
 
 
 def updated_columns(clause: Any) -> set[str]:
@@ -268,6 +263,11 @@ def without_lock(statement: Any) -> Any:
     unlocked = statement.options()  # a copy
     unlocked._for_update_arg = None
     return unlocked
+
+
+def is_distinct_on(statement: Any) -> bool:
+    """Return True if a SELECT has a DISTINCT ON; False if it is unknown: then its pages may have other rows."""
+    return IS_FAST and not {"_distinct_on", "_pre_columns_clause"}.isdisjoint(vars(statement))
 
 
 def options_of(statement: Any) -> tuple[Any, ...] | None:

@@ -186,6 +186,10 @@ class Traits:
         """Return a result of :meth:`to_native` as an SQL literal."""
         return str(value) if isinstance(value, int) else f"X'{value.hex()}'"
 
+    def rounds_values_of_subqueries(self, dialect: Dialect) -> bool:
+        """Return True if a decimal expression is rounded as the value of a subquery, and not in a comparison."""
+        return False
+
     # --- errors
 
     def error_code(self, error: BaseException | None) -> object:

@@ -122,6 +122,9 @@ class MySQL(Traits):
         is_new = not getattr(dialect, "is_mariadb", False) and version >= (8, 0, 14)
         return LimitPerRow.LATERAL if is_new else LimitPerRow.UNION
 
+    def rounds_values_of_subqueries(self, dialect: Dialect) -> bool:
+        return bool(getattr(dialect, "is_mariadb", False))
+
     def error_code(self, error: BaseException | None) -> object:
         args = error.args if error is not None else ()
         code = getattr(error, "errno", None) or next(iter(args), None)  # MariaDB Connector has only a message in args

@@ -156,7 +156,7 @@ def apply_load_options(query: Any, load: LoadOptions) -> tuple[Any, dict[str, An
     """Return *query* with the loader options and the lock of *load*, and its execution options."""
     query = query.options(*load.get("options", ()))
     lock = load.get("with_for_update")
-    if lock:
+    if lock is not None and lock is not False:  # an empty dictionary locks, as in session.get()
         query = query.with_for_update(**({} if lock is True else lock))
     execution_options = dict(load.get("execution_options") or {})
     if load.get("populate_existing"):

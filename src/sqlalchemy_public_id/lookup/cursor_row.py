@@ -6,10 +6,25 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, SQLColumnExpression, and_, bindparam, case, inspect, select
+from sqlalchemy import (
+    Column,
+    ColumnClause,
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    SelectBase,
+    SQLColumnExpression,
+    and_,
+    bindparam,
+    case,
+    inspect,
+    select,
+)
+from sqlalchemy.sql.visitors import replacement_traverse
 
 from sqlalchemy_public_id._private import without_lock
-from sqlalchemy_public_id.lookup.ordering import Term, operand
+from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.lookup.ordering import Term
 
 CURSOR = "sqlalchemy_public_id_cursor"
 """The parameter for the public id of the row."""
@@ -105,11 +120,10 @@ class CursorRow:
         """Return the statement for the public id of the row, as it is stored."""
         return self.select([self._id], as_selected=as_selected)
 
-    def select_values(self, terms: Sequence[Term], *, as_selected: bool) -> Select[Any]:
-        """Return the statement for the values of *terms* in the row, and then for each of them, 1 if it is NULL."""
-        values = [term.value_of(term.element) for term in terms]
-        are_null = (case((operand(value).is_(None), 1), else_=0) for value in values)
-        return self.select([*values, *are_null], as_selected=as_selected)
+    def select_nulls(self, terms: Sequence[Term], *, as_selected: bool) -> Select[Any]:
+        """Return the statement for a number for each of *terms*: 1 if it is NULL in the row, and 0 otherwise."""
+        are_null = [case((term.compared.is_(None), 1), else_=0) for term in terms]
+        return self.select(are_null, as_selected=as_selected)
 
     # --- subqueries
 
@@ -123,12 +137,35 @@ class CursorRow:
         """Return the :meth:`value` of each of *terms*."""
         return [self.value(term) for term in terms]
 
-    def stored_value(self, term: Term) -> ScalarSelect[Any] | None:
-        """Return the value of *term* in the row, even if the row is hidden; None if *term* is no column."""
-        if term.attribute is None:
-            return None
+    def stored_value(self, term: Term) -> ScalarSelect[Any]:
+        """Return the value of *term* in the row, even if the row is hidden.
+
+        :raises ConfigurationError: if *term* needs other rows, of which criteria may hide some.
+        """
         mapper: Any = inspect(self._entity).mapper
-        columns = (mapper.columns[name] for name in (term.attribute, self._name, *self.keys))
-        column, id, *keys = map(mapper.selectable.corresponding_column, columns)
-        query = select(term.value_of(column)).select_from(mapper.selectable).where(self._is_cursor(id, keys))
+        source = mapper.selectable
+        id, *keys = (source.corresponding_column(mapper.columns[name]) for name in (self._name, *self.keys))
+        query = select(term.value_of(self._stored(term.element))).select_from(source).where(self._is_cursor(id, keys))
         return query.correlate(None).scalar_subquery()
+
+    def _stored(self, expression: Any) -> Any:
+        """Return *expression* with the columns of the tables in place of the attributes of the entity."""
+        mapper: Any = inspect(self._entity).mapper
+        stored = {
+            getattr(self._entity, prop.key).__clause_element__(): mapper.selectable.corresponding_column(column)
+            for prop in mapper.column_attrs
+            for column in prop.columns[:1]
+            if isinstance(column, Column) and hasattr(self._entity, prop.key)
+        }
+
+        def replace(element: Any, **kw: Any) -> Any:
+            is_column = isinstance(element, ColumnClause) and element.table is not None
+            column = stored.get(element) if is_column else None
+            if isinstance(element, (SelectBase, ScalarSelect)) or (is_column and column is None):
+                raise ConfigurationError(
+                    "order_by with cursor_execution_options may have columns of the model and expressions of them, but "
+                    "no subquery, because the options would apply to its rows; leave out either of them"
+                )
+            return column
+
+        return cast("Any", replacement_traverse(expression, {}, replace))

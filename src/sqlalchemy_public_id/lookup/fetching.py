@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Integer, false, func, inspect, select
+from sqlalchemy import Integer, distinct, false, func, inspect, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_public_id._private import loader_criteria, may_change_statements, without_lock
@@ -16,6 +16,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.lookup.beside import ambiguous
 from sqlalchemy_public_id.lookup.keysets import LIMIT, Keyset
 from sqlalchemy_public_id.lookup.ordering import Term, after
+from sqlalchemy_public_id.lookup.selecting import is_grouped
 from sqlalchemy_public_id.orm.inspection import public_id_attribute
 from sqlalchemy_public_id.stored_ids import as_bits_format
 
@@ -141,10 +142,19 @@ class KeysetQuery:
     def count(self, up_to: int | None = None) -> int:
         """Return the number of rows of all pages, in all shards; *up_to* if there are as many or more."""
         selected, bind_arguments = self.keyset.selected, {"mapper": self.keyset.mapper}
+        keys = [getattr(self.keyset.entity, name) for name in self.keyset.keys]
         if self.criteria is None:
             found = len(self.session.scalars(selected, bind_arguments=bind_arguments).unique().all())
+        elif may_change_statements(self.session, besides="sqlalchemy_public_id"):
+            # a listener finds the entity in a statement that selects from it, but not in a subquery
+            rows = without_lock(selected)
+            if len(keys) == 1 and up_to is None and not is_grouped(selected):
+                number: Any = rows.with_only_columns(func.count(distinct(*keys)), maintain_column_froms=True)
+                found = sum(self.session.scalars(number, bind_arguments=bind_arguments))
+            else:
+                rows = rows.with_only_columns(*keys, maintain_column_froms=True).distinct().limit(up_to)
+                found = len(self.session.execute(rows, bind_arguments=bind_arguments).all())
         else:
-            keys = [getattr(self.keyset.entity, name) for name in self.keyset.keys]
             rows = without_lock(selected.with_only_columns(*keys, maintain_column_froms=True)).distinct().limit(up_to)
             # with_loader_criteria() applies to a subquery only as an option of the outer statement
             query: Any = select(func.count()).select_from(rows.subquery()).options(*self.criteria)
@@ -162,16 +172,12 @@ class KeysetQuery:
         """
         keyset = self.keyset
         as_selected = self.criteria is None and bool(self.cursor_options)
-        query = keyset.cursor_row.select_values(keyset.terms, as_selected=as_selected)
+        query = keyset.cursor_row.select_nulls(keyset.terms, as_selected=as_selected)
         row = self._read_cursor_row(query, self.parameters).first()
         if row is None:
             return None
-        values: list[Any] = []
-        for term, read, is_null in zip(keyset.terms, row, row[len(keyset.terms) :], strict=False):
-            subquery = keyset.cursor_row.stored_value if self.cursor_options else keyset.cursor_row.value
-            value = subquery(term)
-            values.append(None if is_null else read if value is None else value)
-        return values
+        value_of = keyset.cursor_row.stored_value if self.cursor_options else keyset.cursor_row.value
+        return [None if is_null else value_of(term) for term, is_null in zip(keyset.terms, row, strict=True)]
 
     def _read_id(self, public_id: object, rows: list[Any]) -> Any:
         """Return the public id of the row of the cursor as it is stored; None if there is no row, or it is hidden.

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import Column, ColumnElement, Integer, Select, SQLColumnExpression, bindparam, inspect, select
+from sqlalchemy import Column, ColumnElement, Dialect, Integer, Select, SQLColumnExpression, bindparam, inspect, select
 from sqlalchemy.orm import ColumnProperty, Mapper
 
-from sqlalchemy_public_id.dialects import Traits
+from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.beside import columns_beside
 from sqlalchemy_public_id.lookup.cursor_row import CursorRow
-from sqlalchemy_public_id.lookup.ordering import Term, after, tables_in
+from sqlalchemy_public_id.lookup.ordering import Term, after, has_row_of, tables_in
 from sqlalchemy_public_id.references.columns import RefColumns, columns_of_refs
 from sqlalchemy_public_id.references.reference import PublicRef
 
@@ -42,7 +42,7 @@ class Keyset:
         entity: Any,
         name: str,
         terms: Sequence[Term],
-        traits: Traits,
+        dialect: Dialect,
         *,
         visible: SQLColumnExpression[bool] | None = None,
         references: tuple[PublicRef, ...],
@@ -61,9 +61,9 @@ class Keyset:
             self.keys.append(name)  # concrete tables number their rows separately, so keys repeat
         self.has_id_column = has_id_column
         self.references: RefColumns = columns_of_refs(references, entity)
+        traits = traits_for(dialect)
         self.nulls_are_largest: bool = traits.nulls_are_largest
-        by_position = traits.sorts_enums_by_position
-        ordered = [self._completed(term, by_position) for term in terms]
+        ordered = [self._completed(term, traits, dialect) for term in terms]
         ordered += [Term(getattr(entity, key), descending, may_be_null=False, attribute=key) for key in self.keys]
         self.terms: list[Term] = [term.reversed() for term in ordered] if backwards else ordered
         self.beside: tuple[Column[Any], ...] = columns_beside(mapper, name)
@@ -121,7 +121,7 @@ class Keyset:
         """Keep the columns of the references of *rows*, which a statement has returned."""
         self.references.remember(rows, first=2 if self.has_id_column else 1)
 
-    def _completed(self, term: Term, by_position: bool) -> Term:
+    def _completed(self, term: Term, traits: Traits, dialect: Dialect) -> Term:
         name = self._attributes.get(term.element)
         if name is not None and not isinstance(self.mapper.columns[name], Column):
             name = None  # a column_property() of an expression
@@ -131,9 +131,15 @@ class Keyset:
                 f"order_by has a column of {others[0].name}, but a join can repeat a row at several places; sort by a "
                 f"subquery, such as select(Person.name).where(Person.id == Ticket.owner_id).scalar_subquery()"
             )
-        # a column of another table is NULL after an outer join
-        may_be_null = name is None or bool(self.mapper.columns[name].nullable)
-        return replace(term, attribute=name, may_be_null=may_be_null, by_position=by_position and term.is_enum)
+        column = None if name is None else self.mapper.columns[name]
+        is_stored = column is not None and has_row_of(inspect(self.entity).selectable, column.table)
+        return replace(
+            term,
+            attribute=name,
+            may_be_null=column is None or not is_stored or bool(column.nullable),
+            by_position=traits.sorts_enums_by_position and term.is_enum(dialect),
+            is_rounded=name is None and traits.rounds_values_of_subqueries(dialect) and term.is_decimal,
+        )
 
     def _is_joined(self, visible: Any) -> bool:
         """Return True if a condition names a table that only the page's own statement joins."""
@@ -147,7 +153,9 @@ class Keyset:
     @cached_property
     def _attributes(self) -> dict[Any, str]:
         """Element of the entity, or of its alias → the name of its attribute."""
-        return {getattr(self.entity, prop.key).__clause_element__(): prop.key for prop in self.mapper.column_attrs}
+        # a concrete base has a column of its own for the kind of a row, and no attribute for it
+        attributes = {prop.key: getattr(self.entity, prop.key, None) for prop in self.mapper.column_attrs}
+        return {each.__clause_element__(): key for key, each in attributes.items() if each is not None}
 
     @cached_property
     def _tables(self) -> set[Any]:
@@ -158,7 +166,7 @@ class Keyset:
 def plain_keyset(
     model: type[Any],
     name: str,
-    traits: Traits,
+    dialect: Dialect,
     *,
     references: tuple[PublicRef, ...],
     descending: bool,
@@ -175,7 +183,7 @@ def plain_keyset(
             model,
             name,
             (),
-            traits,
+            dialect,
             references=references,
             has_id_column=cast("ColumnProperty[Any]", attribute).deferred,
             descending=descending,

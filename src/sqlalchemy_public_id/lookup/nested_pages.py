@@ -171,7 +171,7 @@ class _FirstPages:
             child,
             name,
             terms,
-            traits_for(bind.dialect),
+            bind.dialect,
             references=in_same_database(session, bind, self.shown),
             descending=newest_first,
             backwards=False,

@@ -11,7 +11,6 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Mapper, QueryableAttribute
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidCursor, InvalidPage
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats.alphabets import MAX_LENGTH
@@ -148,18 +147,19 @@ def page(
     cursor, is_inclusive = (None, False) if given is None else _id_in(given, field, mark, id_format, mapper)
 
     bind, sharded = session.get_bind(mapper), is_sharded(session)
-    traits = traits_for(bind.dialect)
     shown = refs_in(references, entity)
     beside = shown if sharded else in_same_database(session, bind, shown)  # a reference stays in its shard
     if visible is None and not terms and isinstance(rows, type) and not sharded:
-        keyset = plain_keyset(entity, name, traits, references=beside, descending=newest_first, backwards=backwards)
+        keyset = plain_keyset(
+            entity, name, bind.dialect, references=beside, descending=newest_first, backwards=backwards
+        )
     else:
         keyset = Keyset(
             statement,
             entity,
             name,
             terms,
-            traits,
+            bind.dialect,
             visible=visible,
             references=beside,
             descending=newest_first,

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
 from sqlalchemy import FromClause, Join, Select, SQLColumnExpression, inspect, select
+from sqlalchemy.orm import Mapper
 
+from sqlalchemy_public_id._private import is_distinct_on
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.lookup.ordering import tables_in
 from sqlalchemy_public_id.orm.inspection import condition_of, public_id_attribute
@@ -94,7 +96,35 @@ def _of_one_model(function: str, statement: Select[Any]) -> tuple[Select[Any], A
             "get_many": "rows are returned in the order of the ids",
         }.get(function, "an id has at most one row")
         raise ConfigurationError(f"the statement of lookup.{function}() has an ORDER BY, LIMIT or OFFSET: {why}")
+    _refuse_groups(function, statement, inspect(entity))
     return statement, entity
+
+
+def _refuse_groups(function: str, statement: Select[Any], entity: Any) -> None:
+    """Refuse a statement that chooses one row of several: of others, a condition on its rows would choose another."""
+    mapper: Mapper[Any] = entity.mapper
+    names = [mapper.get_property_by_column(key).key for key in mapper.primary_key]
+    keys = [getattr(entity.entity, name).__clause_element__() for name in names]
+    grouped = _grouped_by(statement)
+    has_keys = all(any(key.compare(each) for each in grouped) for key in keys)
+    if is_distinct_on(statement) or (grouped and not has_keys):
+        raise ConfigurationError(
+            f"the statement of lookup.{function}() has a DISTINCT ON, or a GROUP BY without the key of "
+            f"{mapper.class_.__name__}, and a condition of the lookup would make it choose other rows; pass an alias "
+            f"of its rows, select(aliased({mapper.class_.__name__}, statement.subquery()))"
+        )
+
+
+def is_grouped(statement: Any) -> bool:
+    """Return True if a SELECT has a GROUP BY."""
+    return bool(_grouped_by(statement))
+
+
+def _grouped_by(statement: Any) -> list[Any]:
+    """Return the expressions of the GROUP BY."""
+    # SQLAlchemy has no public attribute for them
+    others = [*statement.group_by(None).get_children()]
+    return [each for each in statement.get_children() if not any(each is other for other in others)]
 
 
 def is_sorted_or_limited(statement: Any) -> bool:
