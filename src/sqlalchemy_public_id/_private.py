@@ -267,7 +267,7 @@ def without_lock(statement: Any) -> Any:
 
 def is_distinct_on(statement: Any) -> bool:
     """Return True if a SELECT has a DISTINCT ON; False if it is unknown: then its pages may have other rows."""
-    return IS_FAST and not {"_distinct_on", "_pre_columns_clause"}.isdisjoint(vars(statement))
+    return IS_FAST and not {"_distinct_on", "_pre_columns_clause"}.isdisjoint(cast("dict[str, Any]", vars(statement)))
 
 
 def options_of(statement: Any) -> tuple[Any, ...] | None:
