@@ -45,7 +45,7 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import mapped_classes
-from sqlalchemy_public_id.references import reading, writing
+from sqlalchemy_public_id.references import reading, statements, writing
 from sqlalchemy_public_id.references.polymorphic import AnyPublicIdType
 from sqlalchemy_public_id.references.queries import columns_in, key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
@@ -290,5 +290,5 @@ _LISTENERS = Listeners(
     Listener(Mapper, "after_configured", _after_configured),
     Listener(Session, "before_flush", writing.before_flush),
     Listener(Session, "after_flush", writing.after_flush),
-    Listener(Session, "do_orm_execute", writing.do_orm_execute),
+    Listener(Session, "do_orm_execute", statements.do_orm_execute),
 )

@@ -8,11 +8,11 @@ from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from sqlalchemy import select
-from sqlalchemy.orm import AttributeState, InstanceState, Mapper, ORMExecuteState, Session, load_only
+from sqlalchemy.orm import AttributeState, InstanceState, Mapper, Session, load_only
 from sqlalchemy.orm.attributes import instance_state, set_committed_value
 
 from sqlalchemy_public_id.dialects import traits_for
-from sqlalchemy_public_id.errors import AmbiguousPublicId, ConfigurationError, InvalidPublicId, PublicIdNotFound
+from sqlalchemy_public_id.errors import AmbiguousPublicId, ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import condition_of, is_sharded
 from sqlalchemy_public_id.references.queries import Beside, public_ids_by_key, values_of
@@ -25,7 +25,7 @@ from sqlalchemy_public_id.references.reference import (
     objects_with_refs,
     refs_of,
 )
-from sqlalchemy_public_id.references.scopes import Member, Target, check_again, check_row, is_in_scope, not_found
+from sqlalchemy_public_id.references.scopes import Member, Target, check_again, is_in_scope, not_found
 
 _Targets: TypeAlias = dict[tuple[PublicRef, str], list[Target]]
 """Reference and public id → what the id stands for: several rows if it is unique only with shared attributes."""
@@ -40,7 +40,7 @@ _TO_CHECK = "sqlalchemy_public_id.references"
 def write(ref: PublicRef, instance: object, value: object) -> None:
     """Assign *value* to *ref* of *instance*."""
     state = instance_state(instance)
-    public_id = _checked(ref, state.class_, value)
+    public_id = checked(ref, state.class_, value)
     if relationship_changed(state, ref):
         related = state.dict[ref.relationship]
         if related is not None:
@@ -71,7 +71,7 @@ def find_id_of_assigned_row(session: Session, state: InstanceState[Any], ref: Pu
 
     :raises PublicIdNotFound: if there is no such row, or if the session may not see it.
     """
-    target = _resolve_one(session, state, cast("UnresolvedKey", state.dict[ref.key]), also=ref.target_id)
+    target = resolve_one(session, state, cast("UnresolvedKey", state.dict[ref.key]), also=ref.target_id)
     if target.instance is not None:
         return cast("str", getattr(target.instance, ref.target_id))
     if ref.target_id in target.shared:
@@ -80,7 +80,8 @@ def find_id_of_assigned_row(session: Session, state: InstanceState[Any], ref: Pu
     return cast("str", stored[target.key])
 
 
-def _checked(ref: PublicRef, model: type[Any], value: object) -> str | None:
+def checked(ref: PublicRef, model: type[Any], value: object) -> str | None:
+    """Return *value* as the id that *ref* of *model* shows; refuse one that is not an id, or ``None`` for NOT NULL."""
     where = f"{model.__name__}.{ref.attribute}"
     if value is not None:
         return ref.id_type.checked(value, field=where)
@@ -168,7 +169,7 @@ def _resolve_members(
     :param also: reference → the name of another attribute to read.
     :raises PublicIdNotFound: if a public id belongs to no row in the scope, and to no new object of the session.
     """
-    targets = _targets(session, [(ref, public_id) for _, ref, public_id in members], in_flush=True, also=also)
+    targets = find_targets(session, [(ref, public_id) for _, ref, public_id in members], in_flush=True, also=also)
     # a shared attribute may be assigned by its public id, too
     alone = [(ref.source, id, several[0]) for (ref, id), several in targets.items() if len(several) == 1]
     found = {(source, id): one.instance if one.key is None else one.key for source, id, one in alone}
@@ -189,7 +190,7 @@ def _resolve_members(
     return of_members | own, own
 
 
-def _resolve_one(
+def resolve_one(
     session: Session, state: InstanceState[Any], assigned: UnresolvedKey, also: str | None = None
 ) -> Target:
     """Return what an id that was assigned to *state* stands for, before a flush; the object is not changed."""
@@ -204,7 +205,7 @@ def _resolve_one(
     return targets[state, by]
 
 
-def _targets(
+def find_targets(
     session: Session,
     assigned: Iterable[tuple[PublicRef, str]],
     *,
@@ -296,92 +297,3 @@ def _find_unchanged_keys(session: Session, members: list[Member]) -> dict[tuple[
                 raise not_found(public_id, ref, mapper.class_)
             own[state, ref] = Target(keys[state])
     return own
-
-
-# --- statements
-
-
-def do_orm_execute(state: ORMExecuteState) -> Any:
-    """Translate the references among the parameters of a statement.
-
-    These are the rows of ``session.execute(insert(Model), rows)`` and of an UPDATE. The lazy load of a relationship has
-    the foreign key as a parameter, which may be unresolved.
-    """
-    if isinstance(state.parameters, tuple):
-        state.parameters = list(state.parameters)  # invoke_statement() reads a tuple as one row
-    rows = cast("list[dict[str, Any]]", state.parameters if state.is_executemany else [state.parameters or {}])
-    translated: list[dict[str, Any]] = []
-    if state.is_relationship_load:
-        if any(isinstance(value, UnresolvedKey) for row in rows for value in row.values()):
-            translated = [{name: _key(state, value) for name, value in row.items()} for row in rows]
-    elif (state.is_insert or state.is_update) and state.bind_mapper is not None:
-        refs = refs_of(state.bind_mapper)
-        if any(name in row for name in refs for row in rows):
-            translated = _translated(state.session, state.bind_mapper, refs, rows)
-    if not translated:
-        return None
-    return state.invoke_statement(params=translated if state.is_executemany else translated[0])
-
-
-def _key(state: ORMExecuteState, value: object) -> object:
-    """Return *value*, or the key that it stands for. A pending row is flushed first, as before any query."""
-    owner = state.lazy_loaded_from
-    if not isinstance(value, UnresolvedKey) or owner is None:
-        return value
-    if state.session.autoflush:
-        state.session.flush()
-    ref = refs_of(owner.mapper)[value.attribute]
-    key = owner.dict.get(ref.key)
-    if not isinstance(key, UnresolvedKey):
-        return key
-    try:
-        return _resolve_one(state.session, owner, key).key
-    except PublicIdNotFound:
-        return None
-
-
-def _translated(
-    session: Session, mapper: Mapper[Any], refs: dict[str, PublicRef], rows: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return the foreign keys that the references in *rows* stand for, a dictionary for each row."""
-    checked = [
-        {name: _checked(ref, mapper.class_, row[name]) for name, ref in refs.items() if name in row} for row in rows
-    ]
-    assigned = [(refs[name], id) for row in checked for name, id in row.items() if id is not None]
-    targets = _targets(session, assigned)
-    translated: list[dict[str, Any]] = []
-    for one in assigned:
-        if one not in targets:
-            raise not_found(one[1], one[0], mapper.class_)
-    for row, ids in zip(rows, checked, strict=True):
-        found = {
-            refs[name]: Target() if id is None else _one_of(mapper, refs[name], row, targets[refs[name], id])
-            for name, id in ids.items()
-        }
-        keys: dict[str, Any] = {}
-        for ref, target in found.items():
-            if keys.setdefault(ref.key, target.key) != target.key:
-                raise ConfigurationError(
-                    f"a row of the statement has two values for {mapper.class_.__name__}.{ref.key}: {ref.attribute} "
-                    f"refers to another row than an earlier reference; pass only one of them"
-                )
-        for ref, target in found.items():
-            if ids[ref.attribute] is not None:  # a shared attribute may be a foreign key that was just found
-                check_row(mapper.class_, ref, {**row, **keys}, target)  # row may be a RowMapping
-        translated.append(keys)
-    return translated
-
-
-def _one_of(mapper: Mapper[Any], ref: PublicRef, row: Mapping[str, Any], targets: Sequence[Target]) -> Target:
-    """Return the one of *targets*, which have one id, that has the values of *row* in the columns beside it."""
-    if len(targets) == 1:
-        return targets[0]  # its scope is checked later, because the row may lack a foreign key
-    beside = [(own, name) for own, name in ref.compared if name in ref.beside]
-    if any(own not in row for own, _ in beside):
-        raise AmbiguousPublicId([row[ref.attribute]], model=ref.target.__name__, columns=ref.beside)
-    own = [one for one in targets if all(one.shared[name] == row[each] for each, name in beside)]
-    if not own:
-        raise not_found(row[ref.attribute], ref, mapper.class_)
-    if len(own) > 1:
-        raise AmbiguousPublicId([row[ref.attribute]], model=ref.target.__name__, columns=ref.beside)
-    return own[0]
