@@ -73,6 +73,43 @@ def test_tenant_that_is_set_later(session: Session, clients: dict[tuple[int, str
     assert purchase.client_id == clients[1, OURS_ALONE]
 
 
+@pytest.mark.parametrize("order", ["tenant first", "id first"])
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_moved_to_another_tenant(
+    session: Session, clients: dict[tuple[int, str], int], order: str, is_expired: bool
+) -> None:
+    """The id that an object shows leads to the row of its new tenant if it is assigned again when the object moves."""
+    session.add(purchase := Purchase(tenant_id=1, client_public_id=BOTH))
+    session.commit()
+    if not is_expired:
+        assert (purchase.tenant_id, purchase.client_public_id, purchase.client.tenant_id) == (1, BOTH, 1)
+    if order == "tenant first":
+        purchase.tenant_id = 2
+    purchase.client_public_id = BOTH
+    purchase.tenant_id = 2
+    session.commit()
+    assert purchase.client_id == clients[2, BOTH]
+    assert (purchase.client_public_id, purchase.client.tenant_id) == (BOTH, 2)
+
+
+@pytest.mark.parametrize("order", ["tenant first", "id first"])
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_moved_to_a_tenant_without_the_id(
+    session: Session, clients: dict[tuple[int, str], int], order: str, is_expired: bool
+) -> None:
+    """An object that moves does not keep the row of its former tenant if the id of that row is assigned again."""
+    session.add(purchase := Purchase(tenant_id=1, client_public_id=OURS_ALONE))
+    session.commit()
+    if not is_expired:
+        assert (purchase.tenant_id, purchase.client_public_id) == (1, OURS_ALONE)
+    if order == "tenant first":
+        purchase.tenant_id = 2
+    purchase.client_public_id = OURS_ALONE
+    purchase.tenant_id = 2
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
 @pytest.mark.parametrize("tenant", [1, 3])
 def test_id_of_another_tenant(session: Session, clients: dict[tuple[int, str], int], tenant: int) -> None:
     """An id that only another tenant has is unknown."""

@@ -87,6 +87,53 @@ def test_assigned_id_that_the_object_has(session: Session, tenants: Tenants) -> 
         session.flush()
 
 
+@pytest.mark.parametrize("way", ["key", "object", "public id", "collection"])
+@pytest.mark.parametrize("order", ["organization first", "id first"])
+def test_moved_with_the_id_that_the_object_has(session: Session, tenants: Tenants, way: str, order: str) -> None:
+    """A ticket that moves to another organization does not keep the user whose id is assigned again."""
+    ticket, theirs, ada = tenants.ticket, tenants.theirs, tenants.ada.public_id
+    ticket.assignee_public_id = ada
+    session.commit()
+    assert (ticket.organization.id, ticket.assignee_public_id) == (tenants.ours.id, ada)
+
+    def move() -> None:
+        if way == "key":
+            ticket.organization_id = theirs.id
+        elif way == "object":
+            ticket.organization = theirs
+        elif way == "public id":
+            ticket.organization_public_id = theirs.public_id
+        else:
+            theirs.owned.append(ticket)
+
+    with session.no_autoflush:
+        if order == "organization first":
+            move()
+        ticket.assignee_public_id = ada
+        if order == "id first":
+            move()
+    with pytest.raises(PublicIdNotFound) as caught:
+        session.flush()
+    assert caught.value.field == "Ticket.assignee_public_id"
+    session.rollback()
+    assert ticket.organization is tenants.ours
+    assert ticket.assignee is tenants.ada
+
+
+def test_statements_for_the_id_that_the_object_has(session: Session, tenants: Tenants, statements: Statements) -> None:
+    """An id that is assigned again is compared by one SELECT; nothing is written, and the user stays loaded."""
+    tenants.ticket.assignee_public_id = tenants.ada.public_id
+    session.commit()
+    assert tenants.ticket.assignee is tenants.ada
+    assert tenants.ticket.organization_id == tenants.ours.id
+    public_id = tenants.ada.public_id
+    statements.clear()
+    tenants.ticket.assignee_public_id = public_id
+    session.flush()
+    assert tenants.ticket.assignee is tenants.ada
+    assert len(statements) == len(statements.starting("SELECT")) == 1
+
+
 def test_assigned_later(session: Session, tenants: Tenants) -> None:
     """The scope is checked with the values that a stored object will have after the flush."""
     tenants.ticket.assignee_public_id = tenants.eve.public_id

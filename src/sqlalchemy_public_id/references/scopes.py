@@ -53,6 +53,26 @@ def is_in_scope(state: InstanceState[Any], ref: PublicRef, target: Target, found
     return True
 
 
+def stored_values(state: InstanceState[Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of the attributes *names* before they were changed, without those that are not loaded."""
+    stored: dict[str, Any] = {}
+    for name in names:
+        history = AttributeState(state, name).history
+        for value in history.deleted or history.unchanged or ():
+            stored[name] = value
+    return stored
+
+
+def written_values(state: InstanceState[Any], ref: PublicRef, found: Found) -> dict[str, Any]:
+    """Return the values of the shared attributes that a flush will write."""
+    return {name: _value(state, name, found) for name in ref.shared}
+
+
+def moves(stored: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
+    """Return True if a shared attribute changes, so that the object leaves the tenant of the row it refers to."""
+    return not all(name in stored and _is_same(value, stored[name]) for name, value in written.items())
+
+
 def check_again(session: Session, members: Iterable[tuple[Member, Target]]) -> None:
     """Compare what the flush has written: a collection or another object may have changed a shared attribute.
 

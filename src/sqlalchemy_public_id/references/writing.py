@@ -25,7 +25,17 @@ from sqlalchemy_public_id.references.reference import (
     objects_with_refs,
     refs_of,
 )
-from sqlalchemy_public_id.references.scopes import Member, Target, check_again, is_in_scope, not_found
+from sqlalchemy_public_id.references.scopes import (
+    Found,
+    Member,
+    Target,
+    check_again,
+    is_in_scope,
+    moves,
+    not_found,
+    stored_values,
+    written_values,
+)
 
 _Targets: TypeAlias = dict[tuple[PublicRef, str], list[Target]]
 """Reference and public id → what the id stands for: several rows if it is unique only with shared attributes."""
@@ -55,10 +65,12 @@ def write(ref: PublicRef, instance: object, value: object) -> None:
     if public_id is None:
         setattr(instance, ref.key, None)
         _unload_relationship(state, ref)
-    # an object without a row may have the key of a row that was rolled back with it; a key that the application has
-    # set was not checked against the scope
+    # attributes that the object shares with the row may change before the flush, which compares them; an object without
+    # a row may have the key of a row that was rolled back with it; a key that the application has set was not checked
+    # against the scope
     elif (
-        ref.key not in state.dict
+        ref.shared
+        or ref.key not in state.dict
         or not state.has_identity
         or AttributeState(state, ref.key).history.added
         or read_loaded(state, ref) != public_id
@@ -95,6 +107,15 @@ def _unload_relationship(state: InstanceState[Any], ref: PublicRef) -> None:
     if ref.relationship in state.dict:
         set_committed_value(state.obj(), ref.relationship, None)
         del state.dict[ref.relationship]
+
+
+def _is_loaded(state: InstanceState[Any], ref: PublicRef, target: Target) -> bool:
+    """Return True if the relationship holds the row of *target* already: an id may be assigned that the object has."""
+    related = state.dict.get(ref.relationship)
+    if related is None or target.instance is not None:
+        return False
+    loaded, key = instance_state(related).dict, [(ref.target_key, target.key), *values_beside(state, ref)]
+    return all(loaded.get(name) == value for name, value in key)
 
 
 def on_relationship_set(
@@ -148,8 +169,9 @@ def resolve_foreign_keys(session: Session, objects: Iterable[object]) -> list[tu
         return []
     targets, own = _resolve_members(session, members)
     for state, ref, public_id in members:
-        _unload_relationship(state, ref)
         target = targets[state, ref]
+        if not _is_loaded(state, ref, target):
+            _unload_relationship(state, ref)
         if target.instance is not None:  # a new object has no key yet: the unit of work copies it after the INSERT
             setattr(state.obj(), ref.key, None)
             setattr(state.obj(), ref.relationship, target.instance)
@@ -186,7 +208,7 @@ def _resolve_members(
             else:
                 refused.append((state, ref, public_id))
     # it raises for each reference that stays refused, so nothing has been written if one of them is wrong
-    own = _find_unchanged_keys(session, refused)
+    own = _find_unchanged_keys(session, refused, found)
     return of_members | own, own
 
 
@@ -271,12 +293,15 @@ def _find(
     return found
 
 
-def _find_unchanged_keys(session: Session, members: list[Member]) -> dict[tuple[InstanceState[Any], PublicRef], Target]:
+def _find_unchanged_keys(
+    session: Session, members: list[Member], found: Found
+) -> dict[tuple[InstanceState[Any], PublicRef], Target]:
     """Return the stored foreign keys of *members*, if each was assigned the id of the row that it already refers to.
 
-    An object may keep its reference to a row that conditions of the application hide from queries.
+    An object may keep its reference to a row that conditions of the application hide from queries, but not if it moves
+    to another tenant.
 
-    :raises PublicIdNotFound: for a member that was assigned another id.
+    :raises PublicIdNotFound: for a member that was assigned another id, or that moves.
     """
     own: dict[tuple[InstanceState[Any], PublicRef], Target] = {}
     by_query: defaultdict[tuple[PublicRef, Mapper[Any], Any, Beside], dict[InstanceState[Any], str]]
@@ -284,16 +309,20 @@ def _find_unchanged_keys(session: Session, members: list[Member]) -> dict[tuple[
     for state, ref, public_id in members:
         by_query[ref, state.mapper, state.identity_token, values_beside(state, ref)][state] = public_id
     for (ref, mapper, shard, beside), wanted in by_query.items():
+        names = [ref.key, *ref.shared]
         stored = [state for state in wanted if state.persistent]
-        keys = {state: key for state in stored for key in AttributeState(state, ref.key).history.deleted}
-        unread = [state for state in stored if state not in keys]  # the key was deferred or expired on assignment
+        with session.no_autoflush:
+            written = {state: written_values(state, ref, found) for state in stored}
+        before = {state: stored_values(state, names) for state in stored}
+        # an attribute may have been deferred or expired on assignment
+        unread = [state for state in stored if len(before[state]) < len(names)]
         if unread:
-            rows = values_of(session, mapper, shard, unread, [ref.key])
-            keys |= {state: values[ref.key] for state, values in rows}
+            before |= values_of(session, mapper, shard, unread, names)
+        keys = {state: values[ref.key] for state, values in before.items() if ref.key in values}
         some = [key for key in dict.fromkeys(keys.values()) if key is not None]
         public_ids = public_ids_by_key(session, ref.source, shard, some, beside) if some else {}
         for state, public_id in wanted.items():
-            if public_ids.get(keys.get(state)) != public_id:
+            if public_ids.get(keys.get(state)) != public_id or moves(before[state], written[state]):
                 raise not_found(public_id, ref, mapper.class_)
             own[state, ref] = Target(keys[state])
     return own
