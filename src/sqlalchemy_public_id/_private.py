@@ -22,7 +22,7 @@ from inspect import signature
 from operator import attrgetter
 from typing import Any, cast
 
-from sqlalchemy import Column, Insert, Table
+from sqlalchemy import Column, Insert, Table, Update
 from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.orm import InstanceState, LoaderCriteriaOption, Mapper, Session
@@ -215,6 +215,12 @@ def _names(column: Any) -> set[str]:
     return {str(getattr(column, attribute, column)) for attribute in ("key", "name")}
 
 
+def names_in_values(update: Update) -> set[str] | None:
+    """Return the names that ``update().values(…)`` sets; None if they are unknown: then references are read again."""
+    values: Any = update._values if available(update, "_values") else None
+    return {name for column in values for name in _names(column)} if values else None
+
+
 def has_own_values(insert: Insert) -> bool:
     """Return True for ``insert().values(…)``, whose values are not in the parameters of a row, or if this is unknown.
 
@@ -288,9 +294,7 @@ def may_change_statements(session: Session, *, besides: str) -> bool:
 
     :param besides: a package whose own listeners do not count.
     """
-    if not available(session, "dispatch"):
-        return True
-    return not _are_of(besides, session.dispatch.do_orm_execute)
+    return not (available(session, "dispatch") and _are_of(besides, session.dispatch.do_orm_execute))
 
 
 def _are_of(package: str, listeners: Iterable[object]) -> bool:
@@ -340,13 +344,11 @@ def has_listeners(session: Session, mapper: Mapper[Any], *, besides: str) -> boo
         (mapper.class_manager, "refresh_flush"),
     ]
     try:
-        listeners = [
-            each for owner, names in watched for name in names.split() for each in getattr(owner.dispatch, name)
-        ]
+        found = [each for owner, names in watched for name in names.split() for each in getattr(owner.dispatch, name)]
     except AttributeError as error:
         _warn("bulk.insert() takes the time of a flush", error)
         return True
-    return not _are_of(besides, listeners)
+    return not _are_of(besides, found)
 
 
 @contextmanager

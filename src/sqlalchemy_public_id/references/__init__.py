@@ -50,6 +50,7 @@ from sqlalchemy_public_id.references.polymorphic import AnyPublicIdType
 from sqlalchemy_public_id.references.queries import columns_in, key_and_public_id
 from sqlalchemy_public_id.references.reading import eager, load
 from sqlalchemy_public_id.references.reference import (
+    SHOWN,
     WITH_REFS,
     Declared,
     PublicRef,
@@ -278,6 +279,8 @@ def _listen(mapper: Mapper[Any]) -> None:
         event.listen(mapper.class_, "expire", reading.queue_again, raw=True)
         event.listen(mapper.class_, "refresh", reading.queue_again, raw=True)
     for ref in refs.values():
+        base = ref.source.mapper.base_mapper.class_
+        (SHOWN.get(weakref.ref(base)) or SHOWN.keep(base, set())).add(ref.target_id)
         _listened(mapper, ref.relationship).append(ref)
         event.listen(mapper.class_manager[ref.key], "set", reading.queue_for_reading, raw=True)
         for name, _ in ref.also:

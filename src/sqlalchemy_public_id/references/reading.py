@@ -204,6 +204,13 @@ def forget(state: InstanceState[Any], value: Any, old: Any, initiator: Any) -> N
         queue_for_reading(state)
 
 
+def forget_all(session: Session) -> None:
+    """Discard the public ids that were fetched for the objects of *session*. Runs after an UPDATE of public ids."""
+    for state in map(instance_state, objects_with_refs(list(session))):
+        if state.info.pop(_REMEMBERED, None) is not None:
+            queue_for_reading(state)
+
+
 def remember(state: InstanceState[Any], ref: PublicRef, key: Any, public_id: str | None) -> None:
     """Keep the *public_id* of *key*, for as long as the object has that key."""
     state.info.setdefault(_REMEMBERED, {})[ref.attribute] = ref.key, key, public_id

@@ -171,6 +171,9 @@ def public_refs(model: type[Any]) -> dict[str, PublicRef]:
 WITH_REFS: RefDict[Any, None] = RefDict()
 """The classes that have references."""
 
+SHOWN: RefDict[Any, set[str]] = RefDict()
+"""The base class of a hierarchy → the attributes of its public ids that references show."""
+
 
 def objects_with_refs(objects: Sequence[object]) -> Iterable[object]:
     """Return those of *objects* whose models have references, without a call for any other object."""

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from sqlalchemy import Update
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session
 
+from sqlalchemy_public_id._private import names_in_values
 from sqlalchemy_public_id.errors import AmbiguousPublicId, ConfigurationError, PublicIdNotFound
-from sqlalchemy_public_id.references.reference import PublicRef, UnresolvedKey, refs_of
+from sqlalchemy_public_id.references.reading import forget_all
+from sqlalchemy_public_id.references.reference import SHOWN, PublicRef, UnresolvedKey, refs_of
 from sqlalchemy_public_id.references.scopes import Target, check_row, not_found
 from sqlalchemy_public_id.references.writing import checked, find_targets, resolve_one
 
 
 def do_orm_execute(state: ORMExecuteState) -> Any:
-    """Translate the references among the parameters of a statement.
+    """Translate the references among the parameters of a statement, and forget ids that an UPDATE replaces.
 
-    These are the rows of ``session.execute(insert(Model), rows)`` and of an UPDATE. The lazy load of a relationship has
-    the foreign key as a parameter, which may be unresolved.
+    The parameters are the rows of ``session.execute(insert(Model), rows)`` and of an UPDATE. The lazy load of a
+    relationship has the foreign key as a parameter, which may be unresolved.
     """
     if isinstance(state.parameters, tuple):
         state.parameters = list(state.parameters)  # invoke_statement() reads a tuple as one row
     rows = cast("list[dict[str, Any]]", state.parameters if state.is_executemany else [state.parameters or {}])
     translated: list[dict[str, Any]] = []
+    replaces_ids = False
     if state.is_relationship_load:
         if any(isinstance(value, UnresolvedKey) for row in rows for value in row.values()):
             translated = [{name: _key(state, value) for name, value in row.items()} for row in rows]
@@ -30,9 +35,28 @@ def do_orm_execute(state: ORMExecuteState) -> Any:
         refs = refs_of(state.bind_mapper)
         if any(name in row for name in refs for row in rows):
             translated = _translated(state.session, state.bind_mapper, refs, rows)
-    if not translated:
+        replaces_ids = state.is_update and _replaces_ids(state.bind_mapper, cast("Update", state.statement), rows)
+    if not translated and not replaces_ids:
         return None
-    return state.invoke_statement(params=translated if state.is_executemany else translated[0])
+    params = translated if state.is_executemany else translated[0] if translated else None
+    result = state.invoke_statement(params=params or None)
+    if replaces_ids:  # a flush before the UPDATE may have fetched ids
+        forget_all(state.session)
+    return result
+
+
+def _replaces_ids(mapper: Mapper[Any], update: Update, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if *update* may set public ids that references show: if it sets more than other attributes."""
+    shown = SHOWN.get(weakref.ref(mapper.base_mapper.class_))
+    if not shown:
+        return False
+    # without values(), the rows have the values
+    names = names_in_values(update) or {name for row in rows for name in row}
+    others = [attribute for attribute in mapper.column_attrs if attribute.key not in shown]
+    columns = [column for attribute in others for column in attribute.columns]
+    known = {attribute.key for attribute in others}
+    known |= {str(getattr(column, name, "")) for column in columns for name in ("key", "name")}
+    return not names or not names <= known
 
 
 def _key(state: ORMExecuteState, value: object) -> object:
