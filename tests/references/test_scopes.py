@@ -180,6 +180,55 @@ def test_condition_of_the_session(session: Session, tenants: Tenants) -> None:
         session.rollback()
 
 
+@pytest.mark.parametrize("way", ["flush", "bulk"])
+def test_condition_for_new_objects(session: Session, tenants: Tenants, way: str) -> None:
+    """A new user has to meet the condition, too, which a SELECT of the same flush compares."""
+
+    def write(user: User) -> Ticket:
+        ticket = Ticket(organization=tenants.ours, watcher_public_id=user.public_id)
+        session.add(user)
+        if way == "bulk":
+            bulk.insert(session, [ticket])
+        else:
+            assign(session, ticket)
+        return ticket
+
+    bob = User(organization=tenants.ours, name="Bob")
+    assert write(bob).watcher is bob
+    with pytest.raises(PublicIdNotFound) as caught:
+        write(User(organization=tenants.theirs, name="Mallory"))
+    assert caught.value.field == "Ticket.watcher_public_id"
+    session.rollback()
+    assert len(session.scalars(select(Ticket)).all()) == 1
+
+
+def test_condition_for_a_user_that_moves(session: Session, tenants: Tenants) -> None:
+    """A user that stops to meet the condition in the same flush cannot be assigned."""
+    with session.no_autoflush:
+        tenants.ada.organization = tenants.theirs
+        session.add(Ticket(organization=tenants.ours, watcher_public_id=tenants.ada.public_id))
+    with pytest.raises(PublicIdNotFound):
+        session.flush()
+
+
+def test_statements_for_the_condition_of_new_objects(
+    session: Session, tenants: Tenants, statements: Statements
+) -> None:
+    """One SELECT after the flush compares all new users; stored users are not read twice."""
+    users = [User(organization=tenants.ours, name=name) for name in ("Bob", "Bea")]
+    ours, ada = tenants.ours, tenants.ada.public_id
+    assert ours.id
+    session.add_all(users)
+    statements.clear()
+    session.add_all(Ticket(organization=ours, watcher_public_id=user.public_id) for user in users * 2)
+    session.flush()
+    assert len(statements.starting("SELECT")) == 1
+    statements.clear()
+    session.add(Ticket(organization=ours, watcher_public_id=ada))
+    session.flush()
+    assert len(statements.starting("SELECT")) == 1
+
+
 def test_references_with_a_scope_and_without(session: Session, tenants: Tenants, statements: Statements) -> None:
     """The flush of many objects sends one SELECT per condition; a scope applies only to its own reference."""
     ours, ada, eve = tenants.ours.id, tenants.ada.public_id, tenants.eve.public_id

@@ -43,6 +43,7 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     session = session_of(session)
     members: list[Any] = list(iterator_of(objects))  # keeps them alive: states are weak references
     states = _states(members)
+    session.flush()  # references may have the ids of its new objects, whose rows meet a condition or not
     writing.resolve_foreign_keys(session, members)  # a flush does this, too, but multi-row statements bypass it
     rows = [state.dict for state in states]
     types = _array_types(session, states, rows) if _is_plain(session, states, rows) else None

@@ -83,9 +83,10 @@ def public_ref(relationship: str, *, attribute: str | None = None, scope: Scope 
     :param attribute: the name of the public id, if the other model has several; ``public_id`` by default.
     :param scope: which rows may be assigned by their ids; ids of other rows are unknown. Pass the names of column
         attributes that must be equal in both models, such as ``"organization_id"``; or a function of the session that
-        returns a condition, such as ``lambda session: User.organization_id == session.info["organization_id"]``. A
-        condition does not match new objects of the same flush. Columns with which the id is unique are compared
-        with the attributes of these names, or with those in the foreign key, unless you pass a function.
+        returns a condition, such as ``lambda session: User.organization_id == session.info["organization_id"]``.
+        The flush compares a condition with its new and changed objects by one more SELECT, once they are written.
+        Columns with which the id is unique are compared with the attributes of these names, or with those in the
+        foreign key, unless you pass a function.
     :raises ConfigurationError: when the mappers are configured, if the relationship is missing, is not many-to-one,
         has a composite foreign key, or points to a model without a public id.
     """

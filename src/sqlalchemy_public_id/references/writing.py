@@ -149,13 +149,15 @@ def before_flush(session: Session, context: Any, instances: object) -> None:
 
 def after_flush(session: Session, context: Any) -> None:
     """Check scopes by what was written."""
-    check_again(session, context.attributes.pop(_TO_CHECK, ()))
+    members = context.attributes.pop(_TO_CHECK, ())
+    check_again(session, members)
+    _check_conditions(session, members)
 
 
 def resolve_foreign_keys(session: Session, objects: Iterable[object]) -> list[tuple[Member, Target]]:
     """Replace the unresolved foreign keys of *objects*, with one SELECT for each model that they point to.
 
-    :returns: the resolved references that have a scope.
+    :returns: the resolved references that have a scope, except those that keep a row outside it.
     :raises PublicIdNotFound: if a public id belongs to no row, and to no new object of the session. Nothing is changed
         in this case.
     """
@@ -178,7 +180,31 @@ def resolve_foreign_keys(session: Session, objects: Iterable[object]) -> list[tu
         else:
             setattr(state.obj(), ref.key, target.key)
             remember(state, ref, target.key, public_id)
-    return [(member, targets[member[:2]]) for member in members if member[1].shared and member[:2] not in own]
+    scoped = [member for member in members if member[1].shared or member[1].condition is not None]
+    return [(member, targets[member[:2]]) for member in scoped if member[:2] not in own]
+
+
+def _check_conditions(session: Session, members: Iterable[tuple[Member, Target]]) -> None:
+    """Look for the rows that the flush has written by the condition of their scope, which only SQL can compare.
+
+    :raises PublicIdNotFound: if a new or changed row does not meet the condition; the flush is rolled back.
+    """
+    by_query: defaultdict[tuple[Source, Condition], list[tuple[Member, Target]]] = defaultdict(list)
+    for member, target in members:
+        if member[1].condition is not None:
+            by_query[member[1].source, member[1].condition].append((member, target))
+    for (source, condition), several in by_query.items():
+        rows = [one for one in chain(session.new, session.dirty) if isinstance(one, source.model)]
+        written = {getattr(one, source.public_id) for one in rows}
+        doubtful = [(member, target) for member, target in several if member[2] in written]
+        if not doubtful:
+            continue
+        public_ids = dict.fromkeys(public_id for (_, _, public_id), _ in doubtful)
+        found = {(public_id, one.key) for public_id, one in _find(session, source, list(public_ids), condition, ())}
+        for (state, ref, public_id), target in doubtful:
+            key = target.key if target.instance is None else getattr(target.instance, source.key)
+            if (public_id, key) not in found:
+                raise not_found(public_id, ref, state.class_)
 
 
 def _resolve_members(
