@@ -295,6 +295,20 @@ def test_new_foreign_keys(
     assert store.uses_index(PARCEL.format(table="detour"), "parcel")
 
 
+@on("postgresql")
+def test_new_foreign_key_to_a_column_without_a_collation(
+    new_store: Callable[[str, Format], Store], new_project: Callable[..., Project]
+) -> None:
+    """The revision names no collation if the target has that of the database."""
+    store = new_store("varchar(40)", NANOID)
+    store.create(rows=1)
+
+    written = new_project().migrate(store.models(later=True))
+
+    assert "VARCHAR(length=40)" in written
+    assert "collation" not in written
+
+
 def test_added_column(
     new_store: Callable[[str, Format], Store], new_project: Callable[..., Project], engine: Engine
 ) -> None:
