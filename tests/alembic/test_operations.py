@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from support.marks import on
 from support.people import People, migrating, send
 
 from sqlalchemy_public_id import ConfigurationError, NanoId, Uuid7
-from sqlalchemy_public_id.errors import BackfillIncomplete
+from sqlalchemy_public_id.errors import BackfillIncomplete, MigrationRefused
 from sqlalchemy_public_id.formats import BASE62
 
 pytestmark = pytest.mark.backend
@@ -253,10 +254,13 @@ def test_one_transaction_for_all_migrations(new_people: Callable[..., People], e
 
 
 @on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("is_refused", [False, True], ids=["done", "refused"])
 @pytest.mark.parametrize("of", ["server", "user"])
-def test_settings_of_the_connection_stay(new_people: Callable[..., People], engine: Engine, of: str) -> None:
+def test_settings_of_the_connection_stay(
+    new_people: Callable[..., People], engine: Engine, of: str, is_refused: bool
+) -> None:
     """Timeouts, ``sql_mode`` and isolation level of the connection are unchanged, even those that the user has set."""
-    people = new_people()
+    people = new_people(more=", public_id date" if is_refused else "")
     names = {
         "postgresql": ["lock_timeout", "statement_timeout", "default_transaction_isolation"],
         "mysql": ["lock_wait_timeout", "innodb_lock_wait_timeout", "sql_mode", "transaction_isolation", "autocommit"],
@@ -275,7 +279,7 @@ def test_settings_of_the_connection_stay(new_people: Callable[..., People], engi
             send(connection, statement)
         before = settings(connection)
         connection.commit()
-        with migrating(connection) as op:
+        with pytest.raises(MigrationRefused) if is_refused else nullcontext(), migrating(connection) as op:
             people.say(op, "add_public_id")
             people.say(op, "drop_public_id")
         assert settings(connection) == before

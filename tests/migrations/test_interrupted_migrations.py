@@ -11,6 +11,7 @@ from support.interrupt import interrupted
 from support.people import People, send
 
 from sqlalchemy_public_id import backfill
+from sqlalchemy_public_id.errors import MigrationRefused
 from sqlalchemy_public_id.migrations.databases import live_table, rows_of
 
 pytestmark = pytest.mark.backend
@@ -64,3 +65,24 @@ def test_backfill(table: People, engine: Engine, triggers: Any) -> None:
                 assert is_free, changes[-1]
 
     assert [change for change in changes if "UPDATE" in change]
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_refused_backfill(table: People, engine: Engine, ends: str) -> None:
+    """A refused backfill in a transaction of the caller restores the settings, however the caller goes on."""
+
+    def settings() -> list[Any]:
+        return list(send(connection, f"SELECT {SETTINGS[engine.name]}").all())
+
+    table.create(3)
+    table.run("expand_public_id")
+    with engine.connect() as connection:
+        before = settings()
+        connection.commit()
+        send(connection, "CREATE TEMPORARY TABLE person (id int PRIMARY KEY, public_id varchar(12))")
+        with pytest.raises(MigrationRefused, match="a temporary table"):
+            backfill.run(connection, "person")
+        assert settings() == before
+        getattr(connection, ends)()
+        assert settings() == before
+        connection.invalidate()
