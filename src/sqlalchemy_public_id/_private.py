@@ -5,7 +5,6 @@ Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. If a release lacks a name, the 
 fallback. Without the parameters of an execution (:func:`read_layout`), a collision raises the ``IntegrityError`` of the
 database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused;
 without :func:`options_of`, ``lookup.pages()`` sees no criteria of a session, and asks for ``where=`` for shared ids.
-
 With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, and the tests pass as well.
 """
 
@@ -28,8 +27,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.orm import InstanceState, LoaderCriteriaOption, Mapper, Session
 from sqlalchemy.sql import compiler
 
-IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ
-"""False if every fast path is off."""
+IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ  # False if every fast path is off
 
 
 def available(owner: object, name: str) -> bool:
