@@ -18,6 +18,7 @@ from support.purchases import A, B, C, Customer, Line, Order, Tag, stored
 from support.server_faults import end_session
 
 from sqlalchemy_public_id import ConfigurationError, IdempotencyConflict
+from sqlalchemy_public_id.guard import is_retryable
 from sqlalchemy_public_id.idempotency import insert_once
 
 pytestmark = pytest.mark.backend
@@ -297,6 +298,31 @@ def test_connection_lost_at_each_statement(
     assert len(losses) == len(statements) > 2
     assert [loss for loss in losses if not loss.connection_invalidated] == []
     assert stored(engine) == [A]
+
+
+@pytest.mark.backend
+def test_connection_lost_with_the_duplicate(db: Session, engine: Engine, listen: Callable[..., None]) -> None:
+    """If the connection is lost while the INSERT reports a duplicate, the error says both, and the call may repeat.
+
+    psycopg reads the end of a session together with the answer to its last statement.
+    """
+    insert_once(db, Order(public_id=A))
+    db.commit()
+    losses = [True]
+
+    def lose(context: Any) -> None:
+        if losses and isinstance(context.sqlalchemy_exception, IntegrityError):
+            context.is_disconnect = losses.pop()
+
+    listen(engine, "handle_error", lose)
+    with pytest.raises(IntegrityError) as caught:
+        insert_once(db, Order(public_id=A))
+    assert caught.value.connection_invalidated
+    assert is_retryable(caught.value, idempotent=True)
+    db.rollback()
+
+    order, created = insert_once(db, Order(public_id=A))
+    assert (order.public_id, created) == (A, False)
 
 
 @on("mysql", "mariadb")

@@ -237,6 +237,8 @@ def _insert(session: Session, obj: object) -> IntegrityError | None:
         with session.begin_nested():
             session.add(obj)
     except IntegrityError as error:
+        if error.connection_invalidated:  # psycopg may learn of the loss with the duplicate
+            raise
         return error
     return None
 
@@ -360,7 +362,7 @@ def _is_for_others(session: Session, row: _Row, error: DBAPIError) -> bool | Non
     traits = traits_for(session.get_bind(row.mapper).dialect)
     if traits.error_code(error.orig) in traits.conflict_errors:
         return True
-    if not isinstance(error, IntegrityError):
+    if error.connection_invalidated or not isinstance(error, IntegrityError):
         return False
     connection = connection_to_write(session, row.mapper)
     return not sees_commits(connection) and _is_of_id(connection, row, error)

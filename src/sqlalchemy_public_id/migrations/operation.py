@@ -188,8 +188,8 @@ class _Operation:
             try:
                 self.runner.run(steps)
                 return
-            except IntegrityError:
-                if not self.plan.online:
+            except IntegrityError as error:
+                if error.connection_invalidated or not self.plan.online:
                     raise
                 last = attempt == _ATTEMPTS_AT_UNIQUENESS - 1 or not self._may_replace_duplicates
                 if last or not self._replace_duplicates():
