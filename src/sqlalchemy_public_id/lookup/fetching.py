@@ -147,7 +147,9 @@ class KeysetQuery:
             found = len(self.session.scalars(selected, bind_arguments=bind_arguments).unique().all())
         elif may_change_statements(self.session, besides="sqlalchemy_public_id"):
             # a listener finds the entity in a statement that selects from it, but not in a subquery
-            rows = without_lock(selected)
+            rows: Any = without_lock(selected)
+            if rows.column_descriptions[0]["entity"] is None:
+                rows = selected  # without the private names, criteria are known of plain pages only: they have no lock
             if len(keys) == 1 and up_to is None and not is_grouped(selected):
                 number: Any = rows.with_only_columns(func.count(distinct(*keys)), maintain_column_froms=True)
                 found = sum(self.session.scalars(number, bind_arguments=bind_arguments))
