@@ -1,11 +1,11 @@
 """Names of SQLAlchemy that are not part of its public interface: why each is used, and the fallback without it.
 
 Tested with SQLAlchemy 2.0.25, 2.0.58 and 2.1.9. If a release lacks a name, the library still works: it warns once
-(``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Three accesses have no public
+(``RuntimeWarning``), and uses the public interface, which is slower but equally correct. Four accesses have no public
 fallback. Without the parameters of an execution (:func:`read_layout`), a collision raises the ``IntegrityError`` of the
 database; without the columns that an upsert sets (:func:`updated_columns`), an upsert that changes ids is not refused;
-without :func:`options_of`, ``lookup.pages()`` sees no criteria of a session, and asks for ``where=`` for shared ids.
-With ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` in the environment, every fast path is off, and the tests pass as well.
+without :func:`options_of`, ``lookup.pages()`` asks for ``where=`` for shared ids; and without :func:`is_distinct_on`, a
+page of a statement with DISTINCT ON is not refused. ``SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY`` switches every fast path off.
 """
 
 # pyright: reportPrivateUsage=false
@@ -27,7 +27,7 @@ from sqlalchemy.engine.interfaces import ExecuteStyle
 from sqlalchemy.orm import InstanceState, LoaderCriteriaOption, Mapper, Session
 from sqlalchemy.sql import compiler
 
-IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ  # False if every fast path is off
+IS_FAST: bool = "SQLALCHEMY_PUBLIC_ID_PUBLIC_ONLY" not in os.environ
 
 
 def available(owner: object, name: str) -> bool:
@@ -182,7 +182,7 @@ def has_info(column: Column[Any]) -> bool:
     return not _SEES_INFO or "info" in vars(column)
 
 
-# --- the flush
+# --- flushes, and the statements of programs
 
 session_token: Callable[[InstanceState[Any]], object] = attrgetter(
     "session_id" if available(InstanceState, "session_id") else "session"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.dialects import mysql
-from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
 from sqlalchemy_public_id.dialects import Outcome, Traits, Violation
 from sqlalchemy_public_id.dialects.mysql import MySQL
@@ -311,5 +311,7 @@ def test_another_error_is_no_violation() -> None:
     ],
 )
 def test_missing_rights(traits: Traits, error: Exception | None, expected: bool) -> None:
-    """A missing right is distinguished from other errors."""
-    assert traits.is_permission_error(error) is expected
+    """A missing right is distinguished from other errors, unless the connection was lost with it."""
+    wrapped: list[DBAPIError] = [DBAPIError("", {}, error, connection_invalidated=lost) for lost in (False, True)]
+
+    assert [traits.is_permission_error(each) for each in wrapped] == [expected, False]

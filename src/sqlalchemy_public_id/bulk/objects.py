@@ -49,8 +49,8 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     types = _array_types(session, states, rows) if _is_plain(session, states, rows) else None
     if types is None:
         session.add_all(members)
-    session.flush()
-    if types is not None:
+        session.flush()
+    else:
         _insert_together(session, states, rows, types)
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from sqlalchemy import ARRAY, BINARY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
 from sqlalchemy.engine import Connection, Dialect, ExecutionContext
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
@@ -211,9 +212,9 @@ class Traits:
             return Outcome.RETRYABLE
         return Outcome.UNKNOWN if code in self.unknown_errors else Outcome.FAILED
 
-    def is_permission_error(self, error: BaseException | None) -> bool:
-        """Return True if the role lacks the privilege for the statement."""
-        return self.error_code(error) in self.permission_errors
+    def is_permission_error(self, error: DBAPIError) -> bool:
+        """Return True if the role lacks the privilege for the statement, and the connection can go on."""
+        return not error.connection_invalidated and self.error_code(error.orig) in self.permission_errors
 
     # --- connections and tables
 

@@ -304,7 +304,7 @@ def _readable(call: DriverCall, column: Column[Any], texts: Iterable[str], besid
                 query = query.with_for_update(read=True)
             stored.update(call.connection.execute(query, execution_options=options).scalars())
     except DBAPIError as error:
-        if error.connection_invalidated or not call.traits.is_permission_error(error.orig):
+        if not call.traits.is_permission_error(error):
             raise
         call.recover()
     return stored

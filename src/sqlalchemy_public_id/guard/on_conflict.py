@@ -187,7 +187,7 @@ def _is_forbidden(connection: Connection, names: tuple[str, str | None]) -> bool
         try:
             answer = traits.forbids_on_conflict(connection, *names)
         except DBAPIError as error:
-            if error.connection_invalidated or not traits.is_permission_error(error.orig):
+            if not traits.is_permission_error(error):
                 raise
             execute_unlogged(connection.connection, "ROLLBACK TO SAVEPOINT sqlalchemy_public_id")
         execute_unlogged(connection.connection, "RELEASE SAVEPOINT sqlalchemy_public_id")

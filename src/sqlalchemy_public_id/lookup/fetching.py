@@ -31,7 +31,7 @@ class KeysetQuery:
     """The rows of *keyset*, fetched in *session*.
 
     :param cursor_options: the execution options of the statement that reads the row of a cursor.
-    :param is_plain: True if the statement of the page has no options.
+    :param is_plain: True if the statement of the page has neither options nor a lock.
     :param checked: execution options of the statement that finds the row of the cursor, or of the first page.
     """
 
@@ -48,6 +48,7 @@ class KeysetQuery:
         self.checked = checked
         self.keyset = keyset
         self.cursor_options = cursor_options
+        self.is_plain = is_plain
         self.criteria: list[Any] | None = [] if is_plain else loader_criteria(keyset.selected)
         """Criteria of the page's own statement. They apply to its subqueries, but not to other statements."""
 
@@ -147,9 +148,7 @@ class KeysetQuery:
             found = len(self.session.scalars(selected, bind_arguments=bind_arguments).unique().all())
         elif may_change_statements(self.session, besides="sqlalchemy_public_id"):
             # a listener finds the entity in a statement that selects from it, but not in a subquery
-            rows: Any = without_lock(selected)
-            if rows.column_descriptions[0]["entity"] is None:
-                rows = selected  # without the private names, criteria are known of plain pages only: they have no lock
+            rows: Any = selected if self.is_plain else without_lock(selected)
             if len(keys) == 1 and up_to is None and not is_grouped(selected):
                 number: Any = rows.with_only_columns(func.count(distinct(*keys)), maintain_column_froms=True)
                 found = sum(self.session.scalars(number, bind_arguments=bind_arguments))

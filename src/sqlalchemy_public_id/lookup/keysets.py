@@ -132,11 +132,11 @@ class Keyset:
                 f"subquery, such as select(Person.name).where(Person.id == Ticket.owner_id).scalar_subquery()"
             )
         column = None if name is None else self.mapper.columns[name]
-        is_stored = column is not None and has_row_of(inspect(self.entity).selectable, column.table)
+        source = inspect(self.entity).selectable
         return replace(
             term,
             attribute=name,
-            may_be_null=column is None or not is_stored or bool(column.nullable),
+            may_be_null=column is None or bool(column.nullable) or not has_row_of(source, column.table),
             by_position=traits.sorts_enums_by_position and term.is_enum(dialect),
             is_rounded=name is None and traits.rounds_values_of_subqueries(dialect) and term.is_decimal,
         )

@@ -102,12 +102,14 @@ def _of_one_model(function: str, statement: Select[Any]) -> tuple[Select[Any], A
 
 def _refuse_groups(function: str, statement: Select[Any], entity: Any) -> None:
     """Refuse a statement that chooses one row of several: of others, a condition on its rows would choose another."""
+    grouped = _grouped_by(statement)
+    if not grouped and not is_distinct_on(statement):
+        return
     mapper: Mapper[Any] = entity.mapper
     names = [mapper.get_property_by_column(key).key for key in mapper.primary_key]
     keys = [getattr(entity.entity, name).__clause_element__() for name in names]
-    grouped = _grouped_by(statement)
     has_keys = all(any(key.compare(each) for each in grouped) for key in keys)
-    if is_distinct_on(statement) or (grouped and not has_keys):
+    if is_distinct_on(statement) or not has_keys:
         raise ConfigurationError(
             f"the statement of lookup.{function}() has a DISTINCT ON, or a GROUP BY without the key of "
             f"{mapper.class_.__name__}, and a condition of the lookup would make it choose other rows; pass an alias "

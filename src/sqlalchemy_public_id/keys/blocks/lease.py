@@ -152,7 +152,7 @@ class NumberRefusal(NamedTuple):
             with closing_if_unread(self.engine.connect()) as connection:
                 found: int | None = connection.scalar(query)
         except DBAPIError as error:
-            if not traits_for(self.engine.dialect).is_permission_error(error.orig):
+            if not traits_for(self.engine.dialect).is_permission_error(error):
                 raise
             return None
         return found
@@ -291,7 +291,7 @@ class Lessor:
         """Return True if the role of the program may move the counter, but perhaps not add a row for an order."""
         if self.orders.are_compared or not isinstance(error, DBAPIError):
             return False
-        return traits_for(self.engine.dialect).is_permission_error(error.orig)
+        return traits_for(self.engine.dialect).is_permission_error(error)
 
     def not_available(self, timeout: float, error: Exception | None = None) -> LeaseNotAvailable:
         """Return the error for a lease that *error* has prevented for *timeout* seconds."""

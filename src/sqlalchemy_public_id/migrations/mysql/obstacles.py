@@ -50,6 +50,8 @@ SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
 WHERE EVENT_OBJECT_SCHEMA = COALESCE(:schema, DATABASE()) AND EVENT_OBJECT_TABLE = :table
 ORDER BY TRIGGER_NAME
 """)
+_COMPLETE = {None, "utf8mb4"}
+"""Character sets of a session that have every character; with NULL, the server sends the bytes as they are stored."""
 # the texts that a MODIFY of the column repeats, and as another character set would return them
 _TEXTS = """
 SELECT 1 FROM (SELECT CONCAT_WS(' ', COLUMN_COMMENT, COLUMN_DEFAULT) AS texts FROM information_schema.COLUMNS
@@ -109,7 +111,7 @@ def _of_the_character_set(migration: Migration) -> Iterator[Obstacle]:
         return
     connection, target = migration.table.connection, migration.target
     query = _TEXTS + (_TEXTS_OF_CHECKS if getattr(connection.dialect, "is_mariadb", False) else "")
-    for charset in {*send(connection, "SELECT @@character_set_client, @@character_set_results").one()} - {None}:
+    for charset in {*send(connection, "SELECT @@character_set_client, @@character_set_results").one()} - _COMPLETE:
         if migration.table.read(text(query.format(charset=charset))):
             problem = f"a MODIFY would write ? for characters in the comment, the default or a CHECK of {target.column}"
             problem += f", because the session uses the character set {charset}"

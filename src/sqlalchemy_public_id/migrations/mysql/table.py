@@ -253,7 +253,7 @@ class MySQLTable(LiveTable):
         try:  # the catalogs describe the table that it hides
             statement = str(send(self.connection, f"SHOW CREATE TABLE {self.name}").one()[1])
         except DBAPIError as error:
-            if not traits_for(self.connection.dialect).is_permission_error(error.orig):
+            if not traits_for(self.connection.dialect).is_permission_error(error):
                 raise
             return None
         is_hidden = statement.startswith("CREATE TEMPORARY ")
