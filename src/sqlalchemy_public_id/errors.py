@@ -73,6 +73,9 @@ class PublicIdError(Exception):
     _pickled_as: ClassVar[type[PublicIdError] | None] = None
     """The class to restore, if the class of the error is made at run time."""
 
+    def __init__(self, *args: object) -> None:
+        Exception.__init__(self, *args)  # super() may be the error of a web framework, whose arguments are others
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the attributes: the constructors take keywords, which the default would lose."""
         cls = self._pickled_as or type(self)
@@ -150,8 +153,7 @@ class InvalidCursor(PublicIdNotFound):
         """What is wrong with the cursor."""
         if reason is not None:
             shown = concealed(value) if may_be_token else safe_repr(value)
-            message = f"{field}: the cursor {shown} cannot be used: {reason}; begin with the first page"
-            self.args: tuple[Any, ...] = (message,)
+            self.args = (f"{field}: the cursor {shown} cannot be used: {reason}; begin with the first page",)
 
 
 class AmbiguousPublicId(PublicIdError, LookupError):
@@ -264,8 +266,7 @@ class DuplicatePrefix(ConfigurationError):
     """A prefix is used twice, or is ambiguous with another one, so that an id could belong to two types."""
 
     def __init__(self, prefix: str, *, holder: str, newcomer: str, why: str) -> None:
-        problem = f"the prefix {prefix!r} of {newcomer} {why} {holder}: a public id must lead to one type"
-        super().__init__(f"{problem}; choose another prefix for one of them")
+        super().__init__(f"the prefix {prefix!r} of {newcomer} {why} {holder}; choose another prefix for one of them")
         self.prefix: str = prefix
         """The prefix of the newcomer."""
         self.holder: str = holder
@@ -379,7 +380,8 @@ class MissingExtra(PublicIdError, ModuleNotFoundError):
     """An optional dependency is not installed; the message is the command that installs it."""
 
     def __init__(self, package: str, *, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run: pip install 'sqlalchemy-public-id[{extra}]'", name=package)
+        command = f"pip install 'sqlalchemy-public-id[{extra}]'"
+        ModuleNotFoundError.__init__(self, f"{package} is not installed; run: {command}", name=package)
         self.extra: str = extra
         """The extra of this distribution that brings the package."""
 

@@ -123,6 +123,29 @@ def test_facts(error: PublicIdError, facts: dict[str, Any]) -> None:
     assert pickle.loads(pickle.dumps(error)).hint == "look elsewhere"
 
 
+class WithAStatus(Exception):
+    """An error of a web framework, whose arguments are others."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status:d}")
+
+
+@pytest.mark.parametrize(
+    ("of", "facts"),
+    [
+        (InvalidPublicId, {"value": "x", "expected": "12 of 0-9", "reason": "it has 1 character"}),
+        (PublicIdNotFound, {"value": "abc", "model": "User"}),
+        (PublicIdCollision, {"model": "User", "column": "id", "format": FORMAT, "attempts": 5, "capacity": 36}),
+    ],
+)
+def test_subclass_that_is_another_error_as_well(of: type[PublicIdError], facts: dict[str, Any]) -> None:
+    """The constructor of an error does not call that of another base, such as the error of a web framework."""
+    error: PublicIdError = type("Mixed", (of, WithAStatus), {})(**facts)
+
+    assert error.args == of(**facts).args
+    assert facts == {name: getattr(error, name) for name in facts}
+
+
 class Base(DeclarativeBase): ...
 
 

@@ -287,3 +287,28 @@ def test_mappers_beside_a_class_that_failed() -> None:
     with pytest.raises(UnmappedClassError):
         list(Other.registry.mappers)
     del keyless, without_table  # their tracebacks keep the classes alive
+
+
+def test_mappers_beside_a_class_that_cannot_be_compared() -> None:
+    """Mapped classes are found beside those of other packages, whatever their metaclasses refuse."""
+
+    class Refusing(type):
+        def __eq__(cls, other: object) -> bool:
+            raise TypeError("not comparable")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    class Foreign(metaclass=Refusing): ...
+
+    class Other(DeclarativeBase): ...
+
+    class Whole(Other):
+        __tablename__ = "whole"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    with pytest.raises(ArgumentError) as failed:
+        type("WithoutTable", (Other,), {"__tablename__": "without_table", "__table_args__": (1,)})
+
+    assert [mapper.class_ for mapper in mapped_classes(Other.registry)] == [Whole]
+    del failed  # its traceback keeps the class alive
+    assert Foreign.__subclasses__() == []  # it has lived until here

@@ -127,15 +127,15 @@ def _mapper_of(class_: type[Any]) -> Mapper[Any] | None:
     return found if isinstance(found, Mapper) else None
 
 
-def _subclasses(class_: type[Any]) -> set[type[Any]]:
+def _subclasses(class_: type[Any]) -> Iterable[type[Any]]:
     """Return all direct and indirect subclasses of *class_*."""
-    below: set[type[Any]] = set()
+    below: dict[int, type[Any]] = {}  # by identity: a metaclass of another package may refuse to compare or hash
     left = [class_]
     while left:
-        new = {*type.__subclasses__(left.pop())} - below
-        below |= new
+        new = [each for each in type.__subclasses__(left.pop()) if id(each) not in below]
+        below.update((id(each), each) for each in new)
         left += new
-    return below
+    return below.values()
 
 
 def condition_of(what: str, where: Any, entity: Any) -> SQLColumnExpression[bool]:
