@@ -127,7 +127,7 @@ class ValuesIn:
 @dataclass
 class TreeIn:
     customer: CustomerId
-    children: list["TreeIn"]
+    children: "list[TreeIn]"
 
 
 def handler_of(body: Any, **options: Any) -> Any:

@@ -126,7 +126,7 @@ def test_a_text_is_judged_once(
 @pytest.mark.parametrize("prepare", [get, get_many, read_reference])
 def test_large_session(session: Session, stored: tuple[str, str], prepare: Callable[..., Callable[[], object]]) -> None:
     """A lookup of one row does not iterate over the other objects of the session."""
-    # Statements are compiled once per process, and Python 3.15 traces a function from its second call on.
+    # Statements are compiled once per process, and newer Pythons trace a function from its second call on.
     steps_of(prepare(session, *stored))
     session.close()
     alone = steps_of(prepare(session, *stored))
