@@ -152,7 +152,7 @@ def test_session_with_await(session: Session, ada: Customer) -> None:
 
 @mistake(
     "await lookup.get(session, …) of the synchronous module",
-    documented=("errors", r"can't be awaited` \| .*sqlalchemy_public_id\.asyncio import lookup"),
+    documented=("errors", r"can't be awaited`.* \| .*sqlalchemy_public_id\.asyncio import lookup"),
 )
 def test_await_of_a_row(session: Session, ada: Customer) -> None:
     """The row is meant; Python says that a Customer cannot be awaited."""
