@@ -266,7 +266,7 @@ class DuplicatePrefix(ConfigurationError):
     """A prefix is used twice, or is ambiguous with another one, so that an id could belong to two types."""
 
     def __init__(self, prefix: str, *, holder: str, newcomer: str, why: str) -> None:
-        super().__init__(f"the prefix {prefix!r} of {newcomer} {why} {holder}; choose another prefix for one of them")
+        super().__init__(f"the prefix {prefix!r} of {newcomer} {why} {holder}: choose another prefix for one of them")
         self.prefix: str = prefix
         """The prefix of the newcomer."""
         self.holder: str = holder
