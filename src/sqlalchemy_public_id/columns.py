@@ -75,7 +75,12 @@ def mark_copy(column: Column[Any]) -> None:
     """Mark a column of ids that was copied, when it is attached to its table."""
     # Column.info is copied with the column: a copy has the first mark already when it is attached to another table
     if isinstance(column.type, IdColumnType):
-        column.info[_COPIED if _ATTACHED in column.info else _ATTACHED] = True
+        set_info(column, _COPIED if _ATTACHED in column.info else _ATTACHED, True)
+
+
+def set_info(column: Column[Any], key: str, value: object) -> None:
+    """Set *key* in the ``Column.info`` of *column* alone: a program may pass one dictionary to several columns."""
+    column.info = {**column.info, key: value}
 
 
 def public_id_columns(table: Any) -> list[Column[Any]]:
@@ -99,7 +104,7 @@ def set_max_retries(column: Column[Any], value: int) -> None:
     """Set how many new ids may be tried for a row of *column*."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ConfigurationError(f"max_retries is {value!r}, expected a whole number of 0 or more")
-    column.info[_RETRIES_KEY] = value
+    set_info(column, _RETRIES_KEY, value)
 
 
 def declared_unique_with(column: Column[Any]) -> tuple[str, ...]:
@@ -114,4 +119,4 @@ def set_unique_with(column: Column[Any], names: Sequence[str]) -> None:
         raise ConfigurationError(f"unique_with is {names!r}, expected the names of columns, such as ('tenant_id',)")
     if len({*names}) < len(names):
         raise ConfigurationError(f"unique_with is {names!r}, expected each other column once")
-    column.info[_UNIQUE_WITH_KEY] = tuple(names)
+    set_info(column, _UNIQUE_WITH_KEY, tuple(names))

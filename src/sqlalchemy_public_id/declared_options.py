@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Column, Table
 
 from sqlalchemy_public_id._private import has_info
+from sqlalchemy_public_id.columns import set_info
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.listeners import Listener, Listeners
 
@@ -45,7 +46,7 @@ def keep_options(column: Column[Any], function: str, names: Iterable[str] = ()) 
 
     :param function: the function that declares the column, for the error.
     """
-    column.info[_DECLARED] = function, {name: _READ[name](column) for name in ("the type", *names)}
+    set_info(column, _DECLARED, (function, {name: _READ[name](column) for name in ("the type", *names)}))
     _LISTENERS.install()
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Column, Index, MetaData, Table, UniqueConstraint, event
 from sqlalchemy.sql import quoted_name
 
 from sqlalchemy_public_id._private import has_info
-from sqlalchemy_public_id.columns import declared_unique_with, is_copy, mark_copy, set_unique_with
+from sqlalchemy_public_id.columns import declared_unique_with, is_copy, mark_copy, set_info, set_unique_with
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.naming import unique_name
@@ -33,7 +33,7 @@ def declare_unique(column: Column[Any], names: Sequence[str] = ()) -> None:
     """
     if names:
         set_unique_with(column, names)
-    column.info[_HAS_INDEX] = True
+    set_info(column, _HAS_INDEX, True)
     LISTENERS.install()
 
 
