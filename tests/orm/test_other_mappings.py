@@ -23,11 +23,12 @@ from sqlalchemy import (
 from sqlalchemy.ext.declarative import AbstractConcreteBase, ConcreteBase
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, configure_mappers
 from support.marks import before_sqlalchemy, on
-from support.shapes import new_base
+from support.shapes import SHAPES, new_base
 from support.ways import flush
 
 from sqlalchemy_public_id import (
     ConfigurationError,
+    ImmutablePublicId,
     NanoId,
     PublicIdMixin,
     Uuid7,
@@ -39,6 +40,22 @@ from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.keys import cluster_key
 
 pytestmark = on("sqlite")
+
+
+def test_key_of_a_joined_table(session: Session) -> None:
+    """If the key of a joined table refers to the ids of its base, they are protected in both classes."""
+    crate, _ = SHAPES["joined tables whose key is the id"]()
+    crate.metadata.create_all(session.get_bind())
+    new = crate(name="first")
+    shown = new.public_id
+    session.add(new)
+    session.commit()
+
+    with pytest.raises(ImmutablePublicId):
+        new.public_id = type(shown)()
+        session.flush()
+    session.rollback()
+    assert lookup.get(session, crate, shown) is new
 
 
 # --- models that are not mapped to a table

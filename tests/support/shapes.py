@@ -153,6 +153,20 @@ def joined_tables_with_the_id_below() -> Any:
 
 
 @shape
+def joined_tables_whose_key_is_the_id() -> Any:
+    class Box(Named, new_base()):
+        __tablename__ = "box"
+        public_id: Mapped[BoxId] = mapped_column(PublicIdType(BoxId), default=BoxId, primary_key=True)
+
+    class Crate(Box):
+        __tablename__ = "crate"
+        public_id: Mapped[BoxId] = mapped_column(ForeignKey("box.public_id"), primary_key=True)
+        slats: Mapped[int] = mapped_column(default=4)
+
+    return Crate, {"public_id": BoxId}
+
+
+@shape
 def single_table() -> Any:
     class Box(Named, PublicIdMixin, new_base()):
         __tablename__ = "box"
@@ -325,7 +339,13 @@ def key_that_was_there_before() -> Any:
     return Box, {"public_id": str}
 
 
-FOR_SERVERS = ["joined tables", "columns with weirder names", "several public ids", "composite key"]
+FOR_SERVERS = [
+    "joined tables",
+    "joined tables whose key is the id",
+    "columns with weirder names",
+    "several public ids",
+    "composite key",
+]
 """The shapes whose SQL differs between databases: several tables, quoted names, several indexes and keys."""
 
 assert SHAPES.keys() >= set(FOR_SERVERS)

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     Engine,
     FetchedValue,
+    ForeignKey,
     Integer,
     MetaData,
     String,
@@ -270,6 +271,17 @@ def test_refused_when_mapped(base: Any, message: str) -> None:
 
     assert [*base.metadata.tables] == ["ledger"]
     assert len(model().public_id) == 12
+
+
+@pytest.mark.filterwarnings("ignore:Implicitly combining column")
+def test_declared_again_in_a_joined_table(base: Any) -> None:
+    """A subclass with a table of its own cannot declare the public id again, under the same name."""
+    badge = declare(base, "Badge", PublicIdMixin)
+    joined = mapped_column(ForeignKey("badge.id"), primary_key=True)
+    with pytest.raises(ConfigurationError, match="Medal declares public_id again, which Badge has"):
+        declare(badge, "Medal", id=joined, public_id=public_id_column())
+
+    assert [*base.metadata.tables] == ["badge"]
 
 
 @pytest.mark.parametrize(

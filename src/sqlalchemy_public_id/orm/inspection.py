@@ -42,10 +42,29 @@ def id_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     """Return attribute → column for the public ids of *mapper*, including inherited ones."""
     attributes = _attributes.get(ref(mapper))
     if attributes is None:
-        attributes = {prop.key: prop.columns[0] for prop in mapper.column_attrs if is_public_id(prop.columns[0])}
+        # a joined table whose key refers to the public ids of its base has two columns for one attribute
+        columns = [(prop.key, column) for prop in mapper.column_attrs for column in reversed(prop.columns)]
+        attributes = {key: column for key, column in columns if is_public_id(column)}
         if mapper.configured:  # until then, attributes can be added to it
             _attributes.keep(mapper, attributes)
     return attributes
+
+
+def refuse_second_column(mapper: Mapper[Any]) -> None:
+    """Refuse a subclass that declares a public id of its base again, in its own table.
+
+    SQLAlchemy would combine the two columns in one attribute, and each would get another id.
+    """
+    above = mapper.inherits
+    if above is None or mapper.concrete:
+        return
+    for name, column in mapper.columns.items():
+        inherited = above.columns.get(name)
+        if inherited is not None and inherited is not column and is_public_id(inherited) and is_public_id(column):
+            raise ConfigurationError(
+                f"{mapper.class_.__name__} declares {name} again, which {above.class_.__name__} has: the two columns "
+                f"would have different ids; leave it out, or give the attribute another name"
+            )
 
 
 def public_id_attribute(model: Any, attribute: str | None = None) -> tuple[str, Column[Any]]:

@@ -42,7 +42,7 @@ from sqlalchemy_public_id.mixed_formats import differing, formats_in
 from sqlalchemy_public_id.orm import listen_unwrapped
 from sqlalchemy_public_id.orm.annotations import MIXINS, names_of_mixins, typed_ids_of_mixins, wrong_annotation
 from sqlalchemy_public_id.orm.equal_ids import separate_rows
-from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union
+from sqlalchemy_public_id.orm.inspection import MIXED_IN, id_attributes, ids_of_union, refuse_second_column
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType, is_expression
 from sqlalchemy_public_id.unique_index import check_unique_with
@@ -63,6 +63,7 @@ def after_mapper_constructed(mapper: Mapper[Any], model: type[Any]) -> None:
         _refuse_other_settings(model)
         if _is_declared_here(mapper, model):
             _refuse_two_declarations(mapper, model)
+        refuse_second_column(mapper)
         _refuse_other_types(mapper, model)
     except ConfigurationError:
         table = cast("Table", mapper.local_table)
