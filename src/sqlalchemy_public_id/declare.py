@@ -39,7 +39,7 @@ from sqlalchemy.orm import (
 from typing_extensions import TypeVar
 
 from sqlalchemy_public_id import guard, unique_index
-from sqlalchemy_public_id.columns import MAX_RETRIES, set_max_retries
+from sqlalchemy_public_id.columns import MAX_RETRIES, is_copy, set_max_retries
 from sqlalchemy_public_id.declared_options import keep_options
 from sqlalchemy_public_id.dialects import before_create
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -278,7 +278,7 @@ class PublicIdColumnMixin(Generic[IdT]):
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
         """The public id: unique, never null, and generated unless you set it."""
-        return cast("Mapped[IdT]", _mixed_in(cls))
+        return cast("Mapped[IdT]", _mixed_in(cls, "public_id", _declared_column, model=cls))
 
 
 class PublicIdMixin(PublicIdColumnMixin[IdT]):
@@ -290,7 +290,7 @@ class PublicIdMixin(PublicIdColumnMixin[IdT]):
 
         @declared_attr
         def id(cls):
-            return bigint_key(sort_order=-10, info={MIXED_IN: True})
+            return _mixed_in(cls, "id", bigint_key, sort_order=-10, info={MIXED_IN: True})
 
 
 class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
@@ -308,7 +308,7 @@ class PublicIdColumnMixinDataclass(MappedAsDataclass, Generic[IdT]):
     @_id_attribute
     def public_id(cls) -> Mapped[IdT]:
         """The public id: unique, never null, generated."""
-        return cast("Mapped[IdT]", _mixed_in(cls, init=False))
+        return cast("Mapped[IdT]", _mixed_in(cls, "public_id", _declared_column, model=cls, init=False))
 
 
 class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
@@ -320,10 +320,27 @@ class PublicIdMixinDataclass(PublicIdColumnMixinDataclass[IdT]):
 
         @declared_attr
         def id(cls):
-            return bigint_key(sort_order=-10, init=False, info={MIXED_IN: True})
+            return _mixed_in(cls, "id", bigint_key, sort_order=-10, init=False, info={MIXED_IN: True})
 
 
-def _mixed_in(model: Any, **kwargs: Any) -> MappedColumn[Any]:
+def _mixed_in(cls: Any, name: str, make: Callable[..., MappedColumn[Any]], **kwargs: Any) -> Any:
+    """Return the column *name* that a mixin adds to *cls*.
+
+    The class of a version table has the bases of its original, and a copy of the table, which has the column.
+    """
+    table = vars(cls).get("__table__")
+    if not isinstance(table, Table):
+        return make(**kwargs)
+    copied = table.columns.get(name)
+    if not any(map(is_copy, table.columns)) or copied is None:
+        raise ConfigurationError(
+            f"{cls.__name__} has a __table__, to which a mixin adds no columns; leave the mixin out, and write "
+            f"Column(…, PublicIdType(format), default=format.generate, unique=True, nullable=False) in the table"
+        )
+    return copied
+
+
+def _declared_column(model: Any, **kwargs: Any) -> MappedColumn[Any]:
     return public_id_column(declared_format(model), **declared_settings(model), sort_order=-9, **kwargs)
 
 
