@@ -50,7 +50,7 @@ from sqlalchemy_public_id.key_types import BigIntegerKey
 from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.orm import mappers
 from sqlalchemy_public_id.orm.inspection import BIGINT_KEY, MIXED_IN
-from sqlalchemy_public_id.stored_ids import SqlType
+from sqlalchemy_public_id.stored_ids import SqlType, refuse_conversions
 from sqlalchemy_public_id.typed import TypedId
 from sqlalchemy_public_id.types import IdColumnType
 
@@ -132,6 +132,10 @@ class PublicIdType(IdColumnType):
     """
 
     cache_ok: bool | None = True  # SQLAlchemy requires it of each class
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        refuse_conversions(cls)
 
     def __init__(self, format: Format | type[TypedId], sql_type: SqlType | None = None) -> None:
         super().__init__(format, sql_type)

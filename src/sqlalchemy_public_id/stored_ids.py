@@ -78,3 +78,53 @@ def to_database(format: Format, text: object, dialect: Dialect) -> Any:
         return format.validate(text)
     bits_format = as_bits_format(format)
     return traits_for(dialect).to_native(bits_format.to_int(text), bits_format.bits)
+
+
+class Picklable:
+    """A base of a ``TypeDecorator``, which passes unknown attributes on to its implementation.
+
+    pickle and copy look ``__setstate__`` up on an object that is still empty, and would keep the wrong implementation.
+    """
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+_CONVERSIONS = (
+    "bind_expression",
+    "bind_processor",
+    "coerce_compared_value",
+    "column_expression",
+    "literal_processor",
+    "process_bind_param",
+    "process_literal_param",
+    "process_result_value",
+    "result_processor",
+)
+
+
+def refuse_conversions(type_: type[Any]) -> None:
+    """Refuse a subclass of a column type that converts ids: comparisons and look-ups convert them by the format.
+
+    :raises ConfigurationError: with the remedy.
+    """
+    own = [name for name in _CONVERSIONS if name in vars(type_)]
+    if own:
+        raise ConfigurationError(
+            f"{type_.__name__} defines {', '.join(own)}, but ids are stored, compared and read as their format says; "
+            f"write a subclass of Format instead"
+        )
+
+
+def refuse_variant(format: Format, variant: Any) -> None:
+    """Refuse the type *variant* for one database if it, or the ids of *format*, are stored as numbers.
+
+    An id that is compared is sent as what the first type stores.
+
+    :raises ConfigurationError: with the remedy.
+    """
+    if format.is_native or getattr(getattr(variant, "id_format", None), "is_native", False):
+        raise ConfigurationError(
+            f"with_variant() would store ids of {format!r} in two ways, one of which is numbers, and no comparison "
+            f'would find those of the variant; leave it out, or store them as text everywhere, with storage="text"'
+        )

@@ -32,9 +32,11 @@ from sqlalchemy_public_id.mixed_formats import (
     refused_mixture,
 )
 from sqlalchemy_public_id.stored_ids import (
+    Picklable,
     SqlType,
     as_bits_format,
     column_type,
+    refuse_variant,
     require_text_index,
     text_of,
     text_to_compare,
@@ -80,13 +82,6 @@ def unwrapped(error: PublicIdError) -> PublicIdError:
         _unwrapped[cls] = type(cls.__name__, (cls, DontWrapMixin), namespace)
     error.__class__ = _unwrapped[cls]
     return error
-
-
-class _Picklable:
-    # TypeDecorator passes unknown attributes on to its implementation. pickle and copy look __setstate__ up on an
-    # object that is still empty, which would then keep the wrong implementation.
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
 
 class MatchedId(str):
@@ -199,7 +194,7 @@ def _is_string_parameter(value: object) -> bool:
     return isinstance(type_, (String, NullType)) and not isinstance(type_, CanonicalText)
 
 
-class IdColumnType(_Picklable, TypeDecorator[str]):
+class IdColumnType(Picklable, TypeDecorator[str]):
     """Stores, compares and returns public ids of one *format*, in columns and parameters.
 
     Declared columns have its subclass :class:`~sqlalchemy_public_id.PublicIdType`, which also installs the listeners on
@@ -259,6 +254,10 @@ class IdColumnType(_Picklable, TypeDecorator[str]):
     def is_plain_text(self) -> bool:
         """True if a new id is sent unchanged: it is neither a number nor of a class that a driver may not know."""
         return not self.is_native and self._typed is None
+
+    def with_variant(self, type_: Any, *dialect_names: str) -> Any:
+        refuse_variant(self.id_format, type_)
+        return super().with_variant(type_, *dialect_names)
 
     @property
     def as_parameter(self) -> TypeEngine[Any]:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Column,
     Integer,
     MetaData,
+    String,
     Table,
     create_engine,
     func,
@@ -35,6 +36,7 @@ from sqlalchemy_public_id import (
     PublicIdMixin,
     PublicIdType,
     TypedId,
+    Uuid7,
     testing,
 )
 from sqlalchemy_public_id.formats import BASE62
@@ -152,6 +154,29 @@ def test_copies(declared: Any, way: str) -> None:
     assert repr(copied) == repr(type_)
     assert type(copied.next_id()) is type_.python_type
     assert copied.checked(type_.next_id())
+
+
+CONVERSIONS = ["process_bind_param", "process_result_value", "bind_processor", "result_processor", "bind_expression"]
+
+
+@pytest.mark.parametrize("method", CONVERSIONS)
+def test_subclass_that_converts_ids(method: str) -> None:
+    """A subclass with conversions of its own is refused, because comparisons and look-ups would not know them."""
+    with pytest.raises(ConfigurationError, match=rf"Reversed defines {method}, .* write a subclass of Format"):
+        type("Reversed", (PublicIdType,), {"cache_ok": True, method: lambda self, *given: None})
+
+
+VARIANTS: dict[str, Callable[[], Any]] = {
+    "of numbers": lambda: PublicIdType(Uuid7()).with_variant(String(36), "mysql"),
+    "as numbers": lambda: PublicIdType(Uuid7(storage="text")).with_variant(PublicIdType(Uuid7()), "postgresql"),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variant_of_numbers(variant: str) -> None:
+    """A variant for one database is refused if one of the two types stores numbers, which no comparison would find."""
+    with pytest.raises(ConfigurationError, match=r"would store ids of Uuid7\(.*in two ways"):
+        VARIANTS[variant]()
 
 
 @pytest.mark.parametrize("declared", [None, 12, "cus", NanoId, TypedId, str, [NanoId()]])
