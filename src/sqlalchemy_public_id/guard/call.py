@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, UserDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import ref
 
 from sqlalchemy import Column, Table
@@ -86,21 +86,18 @@ class DriverCall:
     @cached_property
     def ids(self) -> list[IdInRow]:
         """The public ids of all rows, which are collected only after a collision."""
-        layout, made = self.statement.layout, self.context.execution_options.get(MADE_IDS, ())
+        made = self.context.execution_options.get(MADE_IDS, ())
         ids: list[IdInRow] = []
         for name, column, is_default in self.statement.ids:
-            escaped = layout.escaped.get(name, name)
             suffix = name[len(column.key) :]  # of the parameters of a row in values([…])
             others = [f"{other.key}{suffix}" for other in unique_with(column)]
             for at, row in enumerate(self.rows):
                 if name not in row:
                     continue
-                place: Any = f"{escaped}__{at}" if self._width else escaped
-                if layout.positions is not None:
-                    place = layout.positions[name] + at * self._width
                 beside = tuple([row[other] for other in others if other in row])
                 beside = beside if len(beside) == len(others) else ()
-                ids.append(IdInRow(row, at, name, column, place, is_default or name in made, beside))
+                place, is_made = self._place(name, at), is_default or name in made
+                ids.append(IdInRow(row, at, name, column, place, is_made, beside))
         return ids
 
     @cached_property
@@ -115,15 +112,35 @@ class DriverCall:
         return len(set(map(key_of_row, self.rows))) < len(self.rows)
 
     def replace(self, id: IdInRow, new: str) -> None:
-        """Replace *id* by *new*, in the parameters of the driver and of SQLAlchemy."""
+        """Replace *id* by *new*, and what defaults made of it, in the parameters of the driver and of SQLAlchemy."""
         self._sent[id.column, new] = self._sent.pop((id.column, id.text), id.text)
-        id.row[id.name] = new
-        process = public_id_type(id.column).dialect_impl(self.dialect).bind_processor(self.dialect)
+        self._set(id, new)
+        for name, column in self.statement.dependent.items():
+            row = self.context.current_parameters = _Watched(id.row)
+            self.context.current_column = column
+            try:
+                value = cast("Any", column.default).arg(self.context)
+            finally:
+                del self.context.current_parameters
+            if id.name in row.read:  # the former value has, or is made from, the id of another row
+                self._set(id._replace(name=name, column=column, place=self._place(name, id.at)), value)
+
+    def _set(self, parameter: IdInRow, new: Any) -> None:
+        parameter.row[parameter.name] = new
+        process = parameter.column.type.dialect_impl(self.dialect).bind_processor(self.dialect)
         value = process(new) if process else new
         if self._is_many:
-            self._parameters[id.at] = _with_value(self._parameters[id.at], id.place, value)
+            self._parameters[parameter.at] = _with_value(self._parameters[parameter.at], parameter.place, value)
         else:
-            self._parameters = _with_value(self._parameters, id.place, value)
+            self._parameters = _with_value(self._parameters, parameter.place, value)
+
+    def _place(self, name: str, at: int) -> Any:
+        """Return the key or index of the parameter *name* of row *at* in the parameters of the driver."""
+        layout = self.statement.layout
+        if layout.positions is not None:
+            return layout.positions[name] + at * self._width
+        escaped = layout.escaped.get(name, name)
+        return f"{escaped}__{at}" if self._width else escaped
 
     # --- the driver
 
@@ -183,6 +200,18 @@ class DriverCall:
             return changed
 
         change_returned_rows(self.context, change)
+
+
+class _Watched(UserDict[str, Any]):
+    """The parameters of a row, which note what a column default reads of them."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.read: set[str] = set()
+        super().__init__(row)
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
 
 
 def _with_value(row: Row, place: Any, value: Any) -> Row:

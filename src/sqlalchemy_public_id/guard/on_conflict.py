@@ -127,11 +127,12 @@ def _unknown_rows(context: Any, stored: int, sent: int) -> ConfigurationError:
 def _can_insert_alone(call: DriverCall) -> bool:
     """Return True if each row can be inserted alone, and be recognized in the result by its id.
 
-    All values of such a row are in its parameters. No two rows may have the same id: either of them may have been
-    skipped, even because of another constraint.
+    All values of such a row are in its parameters, and no column default has read the id, which may be replaced. No two
+    rows may have the same id: either of them may have been skipped, even because of another constraint.
     """
     insert = call.statement
-    return insert.can_insert_alone and not call.has_equal_rows and call.rows[0].keys() <= insert.column_keys
+    is_whole = call.rows[0].keys() <= insert.column_keys and not insert.dependent
+    return insert.can_insert_alone and not call.has_equal_rows and is_whole
 
 
 def _insert_missing(call: DriverCall) -> None:

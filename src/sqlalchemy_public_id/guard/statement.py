@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import unwrap
 from typing import Any, NamedTuple, cast
 from weakref import ref
 
@@ -82,6 +83,23 @@ class InsertStatement:
     def has_defaults(self) -> bool:
         """True if a column default makes an id in each execution."""
         return any(parameter.is_default for parameter in self.ids)
+
+    @cached_property
+    def dependent(self) -> dict[str, Column[Any]]:
+        """Parameter → its column, for column defaults that may read the id of their row.
+
+        SQLAlchemy wraps a function that does not take the execution. The rows of ``insert().values([…])`` are read
+        through their own values only.
+        """
+        columns: tuple[Any, ...] = self.layout.prefetched if self.has_parameters_of_rows else ()
+        names = {parameter.name for parameter in self.ids}
+        return {
+            column.key: column
+            for column in columns
+            if column.key not in names
+            and getattr(column.default, "is_callable", False)
+            and unwrap(column.default.arg) is column.default.arg
+        }
 
     @cached_property
     def can_insert_alone(self) -> bool:
