@@ -47,6 +47,12 @@ def is_unique(column: Column[Any]) -> bool:
     return any({each.key for each in columns} == names for columns in _unique_keys(column.table))
 
 
+def is_in_unique_key(column: Column[Any]) -> bool:
+    """Return True if any unique key of the table contains *column*, also one for some of its rows or with others."""
+    indexes = [[*index.columns] for index in column.table.indexes if index.unique]
+    return any(each is column for columns in [*_unique_keys(column.table), *indexes] for each in columns)
+
+
 def unique_with(column: Column[Any]) -> tuple[Column[Any], ...]:
     """Return the columns that rows with equal ids differ in: those of the smallest unique key of *column* and others.
 

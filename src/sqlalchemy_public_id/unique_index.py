@@ -6,6 +6,7 @@ every unique index.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
@@ -14,8 +15,15 @@ from sqlalchemy import Column, Index, MetaData, Table, UniqueConstraint, event
 from sqlalchemy.sql import quoted_name
 
 from sqlalchemy_public_id._private import has_info
-from sqlalchemy_public_id.columns import declared_unique_with, is_copy, mark_copy, set_info, set_unique_with
-from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.columns import (
+    declared_unique_with,
+    is_copy,
+    is_in_unique_key,
+    mark_copy,
+    set_info,
+    set_unique_with,
+)
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdWarning
 from sqlalchemy_public_id.listeners import Listener, Listeners
 from sqlalchemy_public_id.naming import unique_name
 
@@ -79,9 +87,18 @@ def _complete(column: Column[Any], table: Table, metadata: MetaData) -> None:
 def check_unique_with(column: Column[Any]) -> None:
     """Refuse columns that *column* cannot be unique with.
 
+    Warn if *column* is unique neither alone nor with others: nothing would refuse an id that another row has.
+
     :raises ConfigurationError: names the column that is missing, may be NULL, or differs in every row by itself.
     """
     table, names = column.table, declared_unique_with(column)
+    if not names and not is_in_unique_key(column):
+        warnings.warn(
+            f"{table.name}.{column.name} generates ids and is in no unique index of its table, so that two rows may "
+            f"get one id; write unique=True, or public_id_column()",
+            PublicIdWarning,
+            stacklevel=2,
+        )
     label = f"{table.name}.{column.name} is unique_with {', '.join(names)}"
     for name in names:
         if name not in table.columns:
