@@ -332,10 +332,10 @@ def _mixed_in(cls: Any, name: str, make: Callable[..., MappedColumn[Any]], **kwa
 
     The class of a version table has the bases of its original, and a copy of the table, which has the column.
     """
-    table = vars(cls).get("__table__")
+    table: Table | None = cast("dict[str, Any]", vars(cls)).get("__table__")
     if not isinstance(table, Table):
         return make(**kwargs)
-    copied = table.columns.get(name)
+    copied: Any = table.columns.get(name)
     if not any(map(is_copy, table.columns)) or copied is None:
         raise ConfigurationError(
             f"{cls.__name__} has a __table__, to which a mixin adds no columns; leave the mixin out, and write "
