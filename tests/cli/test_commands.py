@@ -451,6 +451,70 @@ def test_all_needs_models(many: dict[str, People]) -> None:
     assert {tuple(table.columns()) for table in many.values()} == {("id", "name")}
 
 
+OF_TWO_METADATA = """
+from sqlalchemy import MetaData
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy_public_id import NanoId, PublicIdMixin
+
+class Base(DeclarativeBase): ...
+
+class Elsewhere(Base):
+    __abstract__ = True
+    metadata = MetaData()
+
+class One(PublicIdMixin, Base):
+    __tablename__ = "many_1"
+    __public_id__ = NanoId(prefix="m1")
+
+class Two(PublicIdMixin, Elsewhere):
+    __tablename__ = "many_2"
+    __public_id__ = NanoId(prefix="m2")
+
+class Empty(DeclarativeBase): ...
+"""
+
+
+@pytest.fixture
+def of_two_metadata(many: dict[str, People], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a module, one of whose models has a metadata of its own."""
+    (tmp_path / "two_metadata.py").write_text(OF_TWO_METADATA)
+    monkeypatch.delitem(sys.modules, "two_metadata", raising=False)
+    return "two_metadata"
+
+
+@on("sqlite")
+@pytest.mark.parametrize(("base", "changed"), [("Base", ["many_1", "many_2"]), ("Elsewhere", ["many_2"])])
+def test_models_with_a_metadata_of_their_own(
+    many: dict[str, People], of_two_metadata: str, base: str, changed: list[str]
+) -> None:
+    """``--all --models`` works on the tables of all subclasses, also of those with a metadata of their own."""
+    assert run("add", "--all", "--models", f"{of_two_metadata}:{base}").exit_code == DONE
+
+    assert [name for name, table in many.items() if table.columns() != ["id", "name"]] == changed
+    assert all(_is_complete(many[name]) for name in changed)
+
+
+@on("sqlite")
+def test_audit_of_models_with_a_metadata_of_their_own(many: dict[str, People], of_two_metadata: str) -> None:
+    """``audit --models`` also takes the formats of models with a metadata of their own."""
+    run("add", "many_2", "--format", 'NanoId(prefix="other")')
+
+    result = run("audit", "--table", "many_2", "--models", f"{of_two_metadata}:Base")
+
+    assert result.exit_code == REFUSED
+    assert "(expected m2_ and 12 of 0-9 a-z)" in result.stdout
+
+
+@on("sqlite")
+@pytest.mark.parametrize("command", ["plan", "add"])
+def test_models_without_public_ids(many: dict[str, People], of_two_metadata: str, command: str) -> None:
+    """Models without public ids are an error: there is nothing that the command could work on."""
+    result = run(command, "--all", "--models", f"{of_two_metadata}:Empty")
+
+    assert result.exit_code == UNUSABLE
+    assert "no model of Empty has a unique public id" in result.stderr
+
+
 @on("postgresql")
 def test_plan_of_another_schema(many: dict[str, People]) -> None:
     """``plan --all --schema`` examines all tables of that schema, and none of the default schema."""

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import click
-from sqlalchemy import Column, Engine, inspect
+from sqlalchemy import Column, Engine, MetaData, Table, inspect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Mapper, configure_mappers
 
@@ -74,6 +74,13 @@ def declared_ids(base: Any) -> Iterator[tuple[Mapper[Any], str, Column[Any]]]:
                 yield mapper, name, column
 
 
+def metadata_of(base: Any) -> list[MetaData]:
+    """Return the metadata of *base*, and that of each of its classes, which may have another one."""
+    mappers = [mapper for mapper in mapped_classes(base.registry) if issubclass(mapper.class_, base)]
+    tables = [mapper.local_table for mapper in mappers]
+    return list(dict.fromkeys([base.metadata, *(table.metadata for table in tables if isinstance(table, Table))]))
+
+
 def chosen_schemas(engine: Engine, pattern: str | None) -> Sequence[str | None]:
     """Return the schemas that match *pattern*, such as ``tenant_*``; *pattern* itself if it has no ``*`` and no ``?``.
 
@@ -117,11 +124,14 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
             f"the models already describe the column; leave out {flags}, or leave out --models, and name the table and "
             f"the --format of its ids"
         )
-    columns = [column for table in base.metadata.tables.values() for column in public_id_columns(table)]
+    declaring = [table for metadata in metadata_of(base) for table in metadata.tables.values()]
+    columns = [column for table in declaring for column in public_id_columns(table)]
     declared = [target for column in columns if (target := read_declared(column, engine.dialect)) is not None]
     targets = [target for target in declared if not tables or target.table in tables]
     if unknown := {*tables} - {target.table for target in targets}:
         raise click.UsageError(f"the models declare no unique public id for {', '.join(sorted(unknown))}")
+    if not targets:
+        raise click.UsageError(f"no model of {base.__name__} has a unique public id")
     if schemas == [None]:
         return targets
     if elsewhere := [target for target in targets if target.schema and (tables or target.schema in schemas)]:

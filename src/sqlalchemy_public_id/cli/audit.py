@@ -23,7 +23,7 @@ from sqlalchemy_public_id.cli._console import (
     table_format_argument,
 )
 from sqlalchemy_public_id.cli._options import JSON, require_url
-from sqlalchemy_public_id.cli._tables import base_argument, chosen_schemas
+from sqlalchemy_public_id.cli._tables import base_argument, chosen_schemas, metadata_of
 from sqlalchemy_public_id.cli._wording import as_typed
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.ranges import Range, range_of
@@ -108,7 +108,7 @@ def audit(
     error, and 2 if the database could not be checked.
     """
     options |= {name: dict(options[name]) for name in ("formats", "clusters")}  # from pairs
-    options |= {"tables": tables or None, "models": models and models.metadata}
+    options |= {"tables": tables or None, "models": models and metadata_of(models)}
     report = Report([], [])
     with connect(url) as engine:
         for each in chosen_schemas(engine, schema):
