@@ -34,7 +34,7 @@ from support.applied_remedies import mend, paste
 from support.invoices import NAME, NewInvoices, raise_counter
 from support.marks import on
 
-from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, audit
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdMixin, Snowflake, Uuid7, audit, public_id_column
 from sqlalchemy_public_id.alembic import AddPublicIdOp, ExpandPublicIdOp
 from sqlalchemy_public_id.audit import Finding
 from sqlalchemy_public_id.dialects import traits_for
@@ -110,6 +110,38 @@ def test_commands(engine: Engine, new_invoices: NewInvoices) -> None:
 
     assert str(findings["default-missing"].remedy) == f"public-id expand --format {format} {NAME}"
     assert str(findings["nullable"].remedy) == f"public-id contract --format {format} --server-default none {NAME}"
+
+
+@pytest.mark.parametrize("unique_with", [(), ("tenant",)], ids=["alone", "with another column"])
+def test_missing_column(engine: Engine, create: Callable[[MetaData], None], unique_with: tuple[str, ...]) -> None:
+    """A column that the models declare and the table lacks is an error, with the command that adds it."""
+    declared, stored = MetaData(), MetaData()
+    code = public_id_column(NanoId(prefix="inv"), unique_with=unique_with).column
+    code.name = code.key = "code"
+    columns = [[Column("id", BigInteger, primary_key=True), Column("tenant", Integer, nullable=False)] for _ in "12"]
+    Table(NAME, declared, *columns[0], code)
+    create_table = Table(NAME, stored, *columns[1])
+    create(stored)
+    with engine.begin() as connection:
+        connection.execute(insert(create_table), {"id": 1, "tenant": 1})
+
+    finding = found(engine, models=declared)["column-missing"]
+
+    assert (finding.severity, finding.column) == ("error", "code")
+    assert finding.message == "the table has no column code for ids of NanoId(prefix='inv')"
+    assert mended(engine, models=declared) == []
+
+
+@on("sqlite")
+def test_format_of_a_missing_column(engine: Engine) -> None:
+    """A format for a table without the column is an error, because no id was checked."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE {NAME} (id integer PRIMARY KEY, Public_Id varchar(12))")
+
+    finding = found(engine, formats={NAME: NanoId()})["column-missing"]
+
+    assert finding.message == "the table has no column public_id for ids of NanoId(), but Public_Id"
+    assert finding.remedy is None
 
 
 ID = "izkpm55j334u"

@@ -27,6 +27,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tables": ["invoces"]}, "there is no table 'invoces'; there are: invoice"),
     ({"formats": {"invoces": NanoId()}}, "there is no table 'invoces'"),
     ({"schema": "typo"}, "there is no schema 'typo'; there are: main"),
+    ({"column": "publicid"}, "there is no column 'publicid' in invoice"),
     ({"sample": 0}, "sample is 0, expected 1 or more"),
     ({"schema": 5}, "schema is 5, expected a name"),
     ({"column": NanoId()}, r"column is NanoId\(\)"),

@@ -69,7 +69,7 @@ def run(
     :param defaults: add a finding for each table whose ids the database does not generate.
         :attr:`Report.without_default` lists these tables in any case.
     :raises ConfigurationError: if *schema* does not exist; if *tables*, *formats* or *clusters* name a table that does
-        not exist; or if the database is not MariaDB, MySQL, PostgreSQL or SQLite.
+        not exist; if no table has the *column*; or if the database is not MariaDB, MySQL, PostgreSQL or SQLite.
 
     >>> from sqlalchemy_public_id import NanoId, audit
     >>> report = audit.run(engine, formats={"user": NanoId(prefix="usr")})
@@ -105,6 +105,9 @@ def run(
                 of_table, found = _audit(table, audited)
                 report.tables.append(of_table)
                 report.findings.extend(one for one in found if defaults or one.problem != "default-missing")
+        known = [each for each in report.tables if each.has_column or not each.readable]
+        if column is not None and report.tables and not known:
+            raise ConfigurationError(f"there is no column {safe_repr(column)} in {', '.join(sorted(audited))}")
     return report
 
 

@@ -49,6 +49,8 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
             message = "the database generates no ids: programs that leave the column out cannot insert, or insert NULL"
             yield table.finding("default-missing", "info", message, _command("expand", table, target))
         yield from check_counted_ids(table)
+    elif table.format is not None:
+        yield _missing_column(table, table.format)
     if not table.is_first:
         return
     place = (table.connection, table.inspector, table.name, table.schema)
@@ -58,6 +60,17 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
     else:  # a key that counts within a range is full at the end of the range, not of its type
         yield from (Finding(table.full_name, *problem) for problem in of_cluster)
     yield from counter_problems(table)
+
+
+def _missing_column(table: AuditedTable, format: Format) -> Finding:
+    """Return the finding of a column that the models declare, or whose format was passed."""
+    others = [each for each in table.columns if each.lower() == table.column.lower()]
+    message = f"the table has no column {table.column} for ids of {format!r}{f', but {others[0]}' if others else ''}"
+    options: dict[str, Any] = {"schema": table.schema, "format": format, "unique_with": table.declared_others}
+    if table.column != "public_id":
+        options["column"] = table.column
+    remedy = None if others else Remedy("sh", (command_line("add", table.name, **options),))
+    return table.finding("column-missing", "error", message, remedy)
 
 
 def _check_visible(table: AuditedTable) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 damage later. ``info``: a remark."""
 
 Problem: TypeAlias = Literal[
+    "column-missing",
     "nullable",
     "missing-ids",
     "unique-missing",
