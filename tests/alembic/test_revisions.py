@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.migration import MigrationContext
 from alembic.operations.ops import (
     AddColumnOp,
@@ -250,6 +251,20 @@ def test_ids_of_the_project(project: Project, first: str, second: str) -> None:
     (head,) = project.heads()
     assert re.fullmatch(second, head)
     assert head > first or first == "r9"
+
+
+@on("sqlite")
+def test_ids_of_another_branch(project: Project) -> None:
+    """No new revision gets the id of an existing one, of which Alembic would run only one."""
+    (own,) = project.heads()
+    command.revision(project.config, "of another branch", rev_id="0003", head="base")
+    project.upgrade("heads")
+    project.config.attributes["metadata"] = with_city()
+
+    made = command.revision(project.config, "ids", rev_id="0002", head=own, autogenerate=True)
+
+    assert isinstance(made, list)
+    assert [script and script.revision for script in made] == ["0002", "0004", "0005", "0006"]
 
 
 @on("sqlite")

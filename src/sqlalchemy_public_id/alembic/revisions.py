@@ -51,6 +51,7 @@ from sqlalchemy_public_id.alembic.ops import (
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
     from alembic.runtime.migration import MigrationContext  # half imported while Alembic loads plugins
+    from alembic.script import ScriptDirectory
 
 __all__ = ["three_revisions", "three_revisions_after"]
 
@@ -68,7 +69,7 @@ _PHASES: dict[str, type[PublicIdOp]] = {
 
 def three_revisions(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
     """Split each ``op.add_public_id()`` into three revisions. Pass this as ``process_revision_directives``."""
-    directives[:] = _split_all(directives, _PHASES)
+    directives[:] = _split_all(context, directives, _PHASES)
 
 
 def three_revisions_after(own: Directives) -> Directives:
@@ -93,7 +94,7 @@ def _nothing(context: MigrationContext, revision: Any, directives: list[Migratio
 
 def one_revision(context: MigrationContext, revision: Any, directives: list[MigrationScript]) -> None:
     """Move the operations that commit into a separate revision, after the one for all other changes."""
-    directives[:] = _split_all(directives, {})
+    directives[:] = _split_all(context, directives, {})
 
 
 def _chain(first: Directives, second: Directives) -> Directives:
@@ -115,9 +116,14 @@ def _is_check(context: MigrationContext) -> bool:
     return getattr(context.opts.get("fn"), "__qualname__", "").startswith("check.")
 
 
-def _split_all(scripts: list[MigrationScript], phases: Mapping[str, type[PublicIdOp]]) -> list[MigrationScript]:
+def _split_all(
+    context: MigrationContext, scripts: list[MigrationScript], phases: Mapping[str, type[PublicIdOp]]
+) -> list[MigrationScript]:
     """Split each script. What follows on one of *scripts* follows on its last part."""
     taken = {str(script.rev_id) for script in scripts}
+    folder: ScriptDirectory | None = getattr(context, "script", None)
+    if folder is not None:  # of two revisions with one id, Alembic would run only one
+        taken |= {str(each.revision) for each in folder.walk_revisions()}
     last: dict[str | None, str | None] = {}
     parts: list[MigrationScript] = []
     for script in scripts:
@@ -131,7 +137,7 @@ def _split(script: MigrationScript, phases: Mapping[str, type[PublicIdOp]], take
     """Split *script* into one for other operations, those for public ids, and one for operations that depend on these.
 
     :param phases: the phases of new public ids that get a script, each with its operation.
-    :param taken: the ids of all new revisions, to which those of the new scripts are added.
+    :param taken: the ids of all revisions, to which those of the new scripts are added.
     """
 
     def is_new(op: MigrateOperation) -> bool:
