@@ -8,14 +8,14 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Annotated, Any
 
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, HTTPException
 from flask import Flask
 from sqlalchemy import Engine, Integer, MetaData, String, TypeDecorator, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, load_only, mapped_column
 from sqlalchemy.pool import StaticPool
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.routing import Route
 from support.web_requests import asked
 
@@ -213,6 +213,28 @@ def test_old_link(session: Session, service: Any, caplog: pytest.LogCaptureFixtu
     assert {headers["Deprecation"] for *_, headers in found[:2]} == {"@1793491200"}
     assert all(headers["Content-Type"].startswith("application/json") for *_, headers in found[:2])
     assert caplog.text.count("a row of Sailor was asked for by its key") == 2
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["redirect", "error"])
+def test_old_link_of_an_endpoint_that_builds_its_response(session: Session, fails: bool) -> None:
+    """In FastAPI, the headers are also in a response that the endpoint returns itself, and in that of its error."""
+    app = FastAPI()
+    fastapi.install(app)
+    row = fastapi.by_public_id(Sailor, session=lambda: session, param="id", legacy_keys=OPEN)
+
+    def move(row: Any) -> RedirectResponse:
+        if fails:
+            raise HTTPException(410)
+        return RedirectResponse("https://example.org", 301)
+
+    move.__annotations__["row"] = Annotated[Any, Depends(row)]
+    app.get("/rows/{id}")(move)
+    old, new = asked(app, "/rows/5", f"/rows/{session.get_one(Sailor, 5).public_id}")
+
+    assert {old.status_code, new.status_code} == {410 if fails else 301}
+    assert old.headers.get_list("Sunset") == ["Wed, 02 Jun 9999 00:00:00 GMT"]
+    assert old.headers.get_list("Deprecation") == ["@1793491200"]
+    assert "Sunset" not in new.headers
 
 
 @services

@@ -38,13 +38,14 @@ with require("fastapi"):
     from fastapi.exception_handlers import request_validation_exception_handler
     from fastapi.exceptions import RequestValidationError
     from pydantic import WithJsonSchema
+    from starlette.requests import HTTPConnection
 
 from sqlalchemy_public_id.ext import _sessions
 from sqlalchemy_public_id.ext._answers import describe, name_sent, unprocessable
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext._paging import Matches, page_of
 from sqlalchemy_public_id.ext.pydantic import Page, PublicId
-from sqlalchemy_public_id.ext.starlette import add_handlers, row_or_404
+from sqlalchemy_public_id.ext.starlette import HEADERS, add_handlers, row_or_404
 
 __all__ = ["Finding", "LegacyKeys", "Matches", "Page", "by_public_id", "install", "lint_app", "page_of"]
 
@@ -74,7 +75,8 @@ def by_public_id(
     :param scope: a dependency that returns a condition, such as ``Order.customer_id == user.id``. A row outside the
         condition is answered with 404, like a missing row. Return ``sqlalchemy.true()`` to select all rows.
     :param malformed: the status for a malformed id: 404, as for an unknown id, or 422 with the reason.
-    :param legacy_keys: the integer keys in old links to accept until a given day.
+    :param legacy_keys: the integer keys in old links to accept until a given day. If an endpoint returns a response,
+        such as a redirect, its headers need :func:`install`.
     :raises ConfigurationError: if *model* has no such public id, if *session* is not a dependency, such as a
         ``sessionmaker``, or if ``malformed=422`` would refuse *legacy_keys*.
     """
@@ -96,7 +98,11 @@ def by_public_id(
         schema = WithJsonSchema({"format": "public-id", "anyOf": [as_id.json_schema(), key_schema]})
 
     async def row(
-        public_id: str, session: Any, condition: SQLColumnExpression[Any] | None = None, response: Any = None
+        public_id: str,
+        session: Any,
+        condition: SQLColumnExpression[Any] | None = None,
+        response: Any = None,
+        connection: Any = None,
     ) -> M:
         load: LoadOptions = {"options": options}
         if scope is not None:
@@ -104,7 +110,8 @@ def by_public_id(
 
         obj, headers = await row_or_404(session, model, public_id, legacy_keys, attribute=attribute, **load)
         if headers:
-            response.headers.update(headers)
+            response.headers.update(headers)  # which FastAPI leaves out if the endpoint returns a response, or fails
+            connection.scope[HEADERS] = headers
         return obj
 
     parameters: dict[str, Any] = {
@@ -112,7 +119,7 @@ def by_public_id(
         "session": Annotated[Any, Depends(session)],
     }
     if legacy_keys is not None:
-        parameters["response"] = Response
+        parameters |= {"response": Response, "connection": HTTPConnection}
     if scope is not None:
         parameters["condition"] = Annotated[Any, Depends(scope)]
     keyword = Parameter.KEYWORD_ONLY

@@ -45,7 +45,7 @@ __all__ = ["LegacyKeys", "by_public_id", "install"]
 M = TypeVar("M")
 """A model."""
 
-_HEADERS = "sqlalchemy_public_id.headers"
+HEADERS = "sqlalchemy_public_id.headers"
 """The key in the scope of a request for the headers of its answer."""
 
 
@@ -79,7 +79,7 @@ def by_public_id(
         load: LoadOptions = {"options": options, "where": where}
         found, headers = await row_or_404(session, model, text, legacy_keys, attribute=attribute, **load)
         if headers:
-            request.scope[_HEADERS] = headers
+            request.scope[HEADERS] = headers
         return found
 
     return row
@@ -104,13 +104,13 @@ def install(app: Starlette, *, problem_details: bool = False) -> None:
     :param problem_details: answer with problem details (:rfc:`9457`).
     """
     add_handlers(app, problem_details=problem_details)
-    app.add_middleware(_OldLinks)
 
 
 def add_handlers(
     app: Starlette, *, problem_details: bool, name_sent: Callable[[HTTPConnection, str], str | int] | None = None
 ) -> None:
-    """Add the handlers of :func:`install` to *app*, except for errors that the application handles itself.
+    """Add the handlers of :func:`install` to *app*, except for errors that the application handles itself, and the
+    middleware for old links.
 
     :param name_sent: a function that returns the name under which a client sends a field.
     """
@@ -118,6 +118,7 @@ def add_handlers(
     for error in ANSWERED:
         if isinstance(app.exception_handlers.get(error, answer), _Answer):  # the application has none of its own
             app.add_exception_handler(error, answer)
+    app.add_middleware(_OldLinks)
 
 
 class _Answer:
@@ -173,7 +174,7 @@ class _OldLinks:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(scope.get(_HEADERS, {}))
+                MutableHeaders(scope=message).update(scope.get(HEADERS, {}))
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
