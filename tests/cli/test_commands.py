@@ -268,6 +268,18 @@ def test_max_lag(people: People, url: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert {*asked} == {(3.0, url)}
 
 
+@on("sqlite")
+def test_max_lag_without_a_replica(people: People) -> None:
+    """``--max-lag`` without ``--replica`` is refused, because nothing would wait."""
+    people.run("expand_public_id")
+
+    result = run("backfill", "person", "--max-lag", "3")
+
+    assert result.exit_code == UNUSABLE
+    assert "--max-lag needs --replica URL" in result.stderr
+    assert None in people.ids()
+
+
 @on(*SERVERS)
 def test_max_load(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """``--max-load`` waits while other sessions execute more statements than that, and then continues."""

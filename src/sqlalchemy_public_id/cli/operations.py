@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from sqlalchemy import Connection, Engine, String, inspect
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from typing_extensions import Unpack
@@ -246,6 +247,9 @@ def _command(name: str, summary: str, more: str, *groups: Sequence[Decorator]) -
         pause_file: str | None = None,
         **options: Unpack[Options],
     ) -> None:
+        is_told = click.get_current_context().get_parameter_source("max_lag") is ParameterSource.COMMANDLINE
+        if is_told and not replica:
+            raise click.UsageError("--max-lag needs --replica URL, the server whose lag it limits")
         selection = Selection(location, all_tables, models, column, given_options(options))
         waits = _Waits(replica, max_lag, max_load, pause_file)
         _run(name, selection, waits, jobs=jobs, yes=yes)

@@ -86,7 +86,7 @@ class MaxLag(_Wait):
     """
 
     def __init__(self, replica: Engine, seconds: float = 10.0) -> None:
-        if seconds <= 0:
+        if not seconds > 0:  # no lag is larger than NaN
             raise ConfigurationError(f"seconds is {seconds!r}, expected a time above 0")
         self.replica = replica
         self.seconds = seconds
