@@ -180,6 +180,18 @@ def test_created_table(new_project: Callable[..., Project], template: str) -> No
         assert project.check(metadata) is None
 
 
+def test_created_table_and_back(new_project: Callable[..., Project]) -> None:
+    """The downgrade of a revision that creates a table with a server default drops the table with all its parts."""
+    project = new_project()
+    metadata = with_city(shop(server_default=FetchedValue()))
+    project.migrate(metadata)
+
+    project.downgrade("base")
+    assert not inspect(project.engine).has_table("customer")
+    project.upgrade()
+    assert project.check(metadata) is None
+
+
 def test_own_directives_come_first(new_project: Callable[..., Project]) -> None:
     """The project's own ``process_revision_directives`` sees a single script that contains everything."""
     project = new_project()

@@ -139,7 +139,9 @@ def replace_ops(
             target = replace(target, sql_type=None)  # the column keeps its type
         if existing is None:
             if _wants_default(column):  # CREATE TABLE cannot contain it; nobody else uses the table yet
-                changes.ops.append(ExpandPublicIdOp(**vars(target), online=False))
+                expand = ExpandPublicIdOp(**vars(target), online=False)
+                expand.is_of_new_table = True
+                changes.ops.append(expand)
         elif added:
             if not column.nullable and not has_own_default(column):
                 op = AddPublicIdOp(**vars(target))

@@ -115,6 +115,13 @@ class ExpandPublicIdOp(PublicIdOp):
 
     name = "expand_public_id"
     reversed_by = DropPublicIdOp
+    is_of_new_table: bool = False
+    """True if the same revision creates the table, which its downgrade drops."""
+
+    def reverse(self) -> MigrateOperation:
+        if self.is_of_new_table:  # dropping the column would drop its index, which the downgrade drops next
+            return ModifyTableOps(self.table_name, [], schema=self.schema)
+        return super().reverse()
 
 
 @registered
