@@ -24,7 +24,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import make_url
 from sqlalchemy.types import NullType, TypeEngine
 
-from sqlalchemy_public_id import NanoId, PublicIdType, Snowflake, Uuid4
+from sqlalchemy_public_id import NanoId, ObjectId, PublicIdType, Snowflake, Ulid, Uuid4
 from sqlalchemy_public_id.migrations.stored_types import Fit, StoredIds, fit_of, has_width_of, in_revision
 from sqlalchemy_public_id.references import AnyPublicIdType
 
@@ -163,6 +163,10 @@ OTHER_KINDS: list[tuple[str, TypeEngine[Any], object, str, object]] = [
     ("mariadb", UUID(), UUID_PREFIXED, "VARCHAR(40)", None),
     ("mariadb", UUID(), UUID_TEXT.accepting(UUID_PREFIXED), "VARCHAR(40)", None),
     ("mariadb", UUID(), HEX_TEXT, "VARCHAR(32)", None),
+    ("postgresql", VARCHAR(26), Ulid(), "UUID", Ulid(storage="text")),
+    ("mysql", VARCHAR(26), Ulid(prefix="ev"), "BINARY(16)", None),
+    ("mysql", VARCHAR(24), ObjectId(), "BINARY(12)", ObjectId(storage="text")),
+    ("mysql", BINARY(16), Ulid(storage="text"), "VARCHAR(26)", Ulid()),
     ("sqlite", BLOB(), UUID_TEXT, "VARCHAR(36)", UUIDS),
     ("sqlite", VARCHAR(36), UUIDS, "", UUID_TEXT),
 ]

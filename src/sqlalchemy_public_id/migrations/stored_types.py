@@ -177,9 +177,10 @@ def _in_other_storage(existing: TypeEngine[Any], ids: StoredIds, dialect: Dialec
 def _in_storage(format: BitsFormat, storage: str) -> Iterator[Format]:
     settings = format._settings()  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
     older = format._accepted  # pyright: ignore[reportPrivateUsage]
-    for encoding in dict.fromkeys([format.encoding, "hyphenated", "hex"]):
+    encodings = [format.encoding, "hyphenated", "hex"] if "encoding" in settings else []  # only UUIDs have several
+    for of_encoding in [{"encoding": each} for each in dict.fromkeys(encodings)] or [{}]:
         try:
-            other: Format = type(format)(**{**settings, "storage": storage, "encoding": encoding})
+            other: Format = type(format)(**{**settings, "storage": storage, **of_encoding})
             yield other._with_accepted(older) if older else other  # pyright: ignore[reportPrivateUsage]
         except ConfigurationError:  # it has no such encoding, or cannot store those that it accepts
             continue
