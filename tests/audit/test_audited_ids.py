@@ -167,6 +167,52 @@ def test_values_of_other_kinds(
     assert finding.facts["malformed"] == 1
 
 
+@pytest.mark.parametrize("format", [Ulid(storage="text"), ObjectId(storage="text")], ids=repr)
+def test_numbers_as_text(engine: Engine, new_invoices: NewInvoices, format: BitsFormat) -> None:
+    """Ids of a format of numbers that are stored as text are audited, whatever else the column lacks."""
+    new_invoices(rows=format.generate_many(5), type=column_type(format, traits_for(engine.dialect)), nullable=True)
+
+    assert found(engine).keys() == {"nullable"}
+
+
+SPELLED: list[tuple[Format, str, str]] = [
+    (NanoId(ignore_case=True), "8W0TNQ3C5YZD", "8w0tnq3c5yzd"),
+    (Ulid(storage="text"), "01arz3ndektsv4rrffq69g5fav", "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+    (
+        Uuid4(encoding="hyphenated", storage="text"),
+        "919108F7-52D1-4320-9BAC-F847DB4148A8",
+        "919108f7-52d1-4320-9bac-f847db4148a8",
+    ),
+]
+
+
+@pytest.mark.parametrize(("format", "stored", "searched"), SPELLED, ids=["nanoid", "ulid", "uuid"])
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "guessed"])
+def test_ids_in_another_spelling(
+    engine: Engine, new_invoices: NewInvoices, format: Format, stored: str, searched: str, is_known: bool
+) -> None:
+    """An id in another spelling than the one that look-ups search for is malformed, although the format takes it."""
+    new_invoices(rows=[stored, *format.generate_many(5)], type=column_type(format, traits_for(engine.dialect)))
+
+    finding = found(engine, formats={NAME: format} if is_known else None)["malformed-ids"]
+
+    assert finding.severity == ("error" if is_known else "warning")
+    assert (finding.facts["malformed"], finding.facts["examples"]) == (1, [stored])
+    if is_known:
+        assert f"another spelling than the one that look-ups search for, {searched!r}: {stored!r}" in finding.message
+
+
+@on("sqlite")
+def test_number_among_texts(engine: Engine) -> None:
+    """A number among ids of text, which a column of SQLite can have, is malformed, also without a known format."""
+    values = ", ".join(f"({value!r})" for value in [*NanoId().generate_many(30), 5])
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE {NAME} (public_id NOT NULL UNIQUE)")
+        connection.exec_driver_sql(f"INSERT INTO {NAME} VALUES {values}")
+
+    assert found(engine)["malformed-ids"].facts["examples"] == ["5"]
+
+
 def test_numbers_of_an_unknown_format(engine: Engine, new_invoices: NewInvoices) -> None:
     """Without a known format, no number is malformed, and the remedies keep the type of the column."""
     new_invoices(rows=[10**at for at in range(1, 6)], type=BigInteger(), nullable=True)

@@ -191,20 +191,34 @@ def _check_indexes(table: AuditedTable) -> Iterator[Finding]:
 
 def _check_ids(table: AuditedTable) -> Iterator[Finding]:
     ids, format, is_known = table.ids, table.likely_format, table.format is not None
-    if not is_known and not table.is_text:
+    if not is_known and not any(isinstance(value, str) for value in table.values):
         return  # numbers have no pattern to check
+    severity: Severity = "error" if is_known else "warning"
+    spelled = [id for id in ids if format is not None and format.canonical(id) not in (None, id)]
+    if format is not None and spelled and (is_known or len(spelled) < len(ids) / 2):  # or else the guess is wrong
+        problem = f"have another spelling than the one that look-ups search for, {format.canonical(spelled[0])!r}"
+        yield _wrong_ids(table, spelled, severity, f"{problem}: {_listed(spelled)}")
     malformed = [id for id in ids if format is None or not format.is_valid(id)]
     if not malformed:
         return
-    shown = ", ".join(map(safe_repr, malformed[:_SHOWN])) + (", …" if len(malformed) > _SHOWN else "")
     expected, remedy = "no format has such ids", None
     if format is not None:
         expected = f"expected {format.expected}{'' if is_known else ', a guess from the others'}"
         is_rare = table.is_text and len(malformed) <= min(_SHOWN, len(ids) // 20)
         remedy = _accept(format, malformed, is_text=table.is_text, is_rare=is_rare)
-    message = f"{len(malformed)} of {len(ids)} ids that were read are malformed: {shown} ({expected})"
-    facts = {"malformed": len(malformed), "sampled": len(ids), "examples": malformed[:_SHOWN]}
-    yield table.finding("malformed-ids", "error" if is_known else "warning", message, remedy, **facts)
+    yield _wrong_ids(table, malformed, severity, f"are malformed: {_listed(malformed)} ({expected})", remedy)
+
+
+def _wrong_ids(
+    table: AuditedTable, wrong: Sequence[str], severity: Severity, problem: str, remedy: Remedy | None = None
+) -> Finding:
+    message = f"{len(wrong)} of {len(table.ids)} ids that were read {problem}"
+    facts = {"malformed": len(wrong), "sampled": len(table.ids), "examples": wrong[:_SHOWN]}
+    return table.finding("malformed-ids", severity, message, remedy, **facts)
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return ", ".join(map(safe_repr, ids[:_SHOWN])) + (", …" if len(ids) > _SHOWN else "")
 
 
 def _check_collation(table: AuditedTable) -> Iterator[Finding]:
