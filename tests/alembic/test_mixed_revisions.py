@@ -26,7 +26,7 @@ from support.people import people, send
 from support.projects import Project, upgrade_of
 from support.shops import old_shop, shop
 
-from sqlalchemy_public_id import ConfigurationError
+from sqlalchemy_public_id import ConfigurationError, NanoId, public_id_column
 from sqlalchemy_public_id.alembic import add_public_id
 from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, ExpandPublicIdOp
 from sqlalchemy_public_id.alembic.revisions import one_revision
@@ -190,6 +190,22 @@ def test_created_table_and_back(new_project: Callable[..., Project]) -> None:
     assert not inspect(project.engine).has_table("customer")
     project.upgrade()
     assert project.check(metadata) is None
+
+
+@on("sqlite", "postgresql")
+def test_created_table_in_batches(new_project: Callable[..., Project]) -> None:
+    """Batch mode writes no empty block into the downgrade of a table whose ids are unique by a constraint."""
+    metadata = MetaData()
+    column = public_id_column(NanoId(), server_default=FetchedValue()).column
+    column.name = column.key = "public_id"
+    key = Column("id", Integer, primary_key=True)
+    Table("customer", metadata, key, column, Column("parent", ForeignKey("customer.public_id")))
+    project = new_project()
+    project.configure("render_as_batch=True,")
+    project.migrate(metadata)
+
+    project.downgrade("base")
+    assert not inspect(project.engine).has_table("customer")
 
 
 def test_own_directives_come_first(new_project: Callable[..., Project]) -> None:

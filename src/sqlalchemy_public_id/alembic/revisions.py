@@ -103,6 +103,8 @@ def _chain(first: Directives, second: Directives) -> Directives:
         first(context, revision, directives)
         if not directives and _is_check(context):
             directives[:] = before  # env.py writes no empty revision, but "alembic check" reads the last script
+        for ops in [ops for script in directives for ops in script.downgrade_ops_list]:
+            _remove(ops, lambda op: False)  # only what is empty, of which batch mode would write an empty block
         second(context, revision, directives)
 
     return process
