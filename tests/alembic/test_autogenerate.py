@@ -333,6 +333,22 @@ def test_default_that_the_model_wants(project: Project, default: str) -> None:
     project.execute("INSERT INTO customer (name) VALUES ('Ada')")
 
 
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("change", ["comment", "length"])
+def test_changed_column_keeps_its_default(project: Project, change: str) -> None:
+    """Alembic's change of a column of public ids keeps the server default, there and back, by which others insert."""
+    project.configure("compare_type=True,")
+    project.migrate(shop(FORMAT))
+    changed = shop(FORMAT if change == "comment" else NanoId(length=20).accepting(FORMAT))
+    changed.tables["customer"].c.public_id.comment = "it's 100 %" if change == "comment" else None
+
+    project.migrate(changed)
+    assert project.check(changed) is None
+    project.execute("INSERT INTO customer (name) VALUES ('Ada')")
+    project.downgrade()
+    project.execute("INSERT INTO customer (name) VALUES ('Grace')")
+
+
 @on("sqlite", "postgresql")
 def test_case_that_is_ignored(project: Project) -> None:
     """A format that begins to ignore case changes neither the column nor its server default."""

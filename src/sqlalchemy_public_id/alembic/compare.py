@@ -39,6 +39,7 @@ from sqlalchemy_public_id.alembic.render import render_types
 from sqlalchemy_public_id.alembic.revisions import separate_revisions
 from sqlalchemy_public_id.alembic.stored_columns import (
     RefusedColumn,
+    StoredDefault,
     change_type,
     drop_instead,
     former_default,
@@ -47,6 +48,8 @@ from sqlalchemy_public_id.alembic.stored_columns import (
     warn_of_new_ids,
 )
 from sqlalchemy_public_id.columns import is_public_id, public_id_columns
+from sqlalchemy_public_id.dialects import traits_for
+from sqlalchemy_public_id.dialects.mysql import MySQL
 from sqlalchemy_public_id.errors import MigrationRefused, Obstacle
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.key_types import BigIntegerKey
@@ -240,9 +243,14 @@ def _keep_ids(context: AutogenContext, op: AlterColumnOp, column: Column[Any]) -
         return
     if not column.nullable:
         op.modify_nullable = None
+    state = _read_state(context, target)
     # on MySQL, SQLAlchemy does not reflect a comment after a default with parentheses
-    if op.modify_comment is not False and op.modify_comment == _read_state(context, target).comment:
+    if op.modify_comment is not False and op.modify_comment == state.comment:
         op.modify_comment = False
+    # nor such a default: it is cut, or left out on MariaDB, and a MODIFY drops what it does not repeat
+    is_modified = isinstance(traits_for(context.dialect), MySQL) and op.modify_server_default is False
+    if is_modified and state.default is not None and not state.default.startswith("'"):
+        op.existing_server_default = StoredDefault(f"({state.default})")
 
 
 def _put(changes: ModifyTableOps, op: MigrateOperation | None, needless: Sequence[MigrateOperation]) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.types import TypeEngine
 from sqlalchemy_public_id import formats
 from sqlalchemy_public_id.alembic.directives import Directive
 from sqlalchemy_public_id.alembic.ops import AddPublicIdOp, DropPublicIdOp, ExpandPublicIdOp, PublicIdOp
+from sqlalchemy_public_id.alembic.stored_columns import StoredDefault
 from sqlalchemy_public_id.declare import PublicIdType
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.dialects.mysql import MySQL
@@ -161,6 +162,8 @@ def render_types(context: AutogenContext, *schemas: object) -> None:
 
 def _render_item(own: RenderItem | None, kind: str, item: Any, context: AutogenContext) -> str | Literal[False]:
     rendered = own(kind, item, context) if own is not None else False
+    if rendered is False and isinstance(item, StoredDefault):
+        return f"{context.opts['sqlalchemy_module_prefix'] or ''}text({item.sql!r})"
     if rendered is not False or kind != "type":
         return rendered
     if isinstance(item, BigIntegerKey):

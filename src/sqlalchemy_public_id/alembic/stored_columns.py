@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from alembic.operations import MigrateOperation
 from alembic.operations.ops import AddColumnOp, AlterColumnOp, CreateTableOp, DropColumnOp, ModifyTableOps, UpgradeOps
-from sqlalchemy import Column, MetaData
+from sqlalchemy import Column, DefaultClause, MetaData, text
 from sqlalchemy.exc import NoReferenceError
 from sqlalchemy.types import BINARY, LargeBinary, NullType, Text, TypeEngine
 
@@ -43,6 +43,14 @@ class RefusedColumn(MigrateOperation):
     def __init__(self, target: str, misfit: Obstacle) -> None:
         self.target: str = target
         self.misfit: Obstacle = misfit
+
+
+class StoredDefault(DefaultClause):
+    """An expression that the database has as server default, which Alembic would render with each ``%`` twice."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql: str = sql.replace(":", r"\:")
+        super().__init__(text(self.sql))
 
 
 def judge(existing: TypeEngine[Any], column: Column[Any], context: AutogenContext) -> Fit | None:
