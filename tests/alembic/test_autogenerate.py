@@ -349,6 +349,30 @@ def test_changed_column_keeps_its_default(project: Project, change: str) -> None
     project.execute("INSERT INTO customer (name) VALUES ('Grace')")
 
 
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("phase", ["expand", "add"])
+def test_changed_column_stays_hidden(project: Project, engine: Engine, phase: str) -> None:
+    """Alembic's change of a column of public ids leaves it hidden from INSERTs without a list of columns."""
+    default = "none" if phase == "expand" else "keep"
+    options = f"server_default='{default}', invisible=True, stored_code='ignore'"
+    project.write(f"op.{phase}_public_id('customer', {options})")
+    project.upgrade()
+    extra = "SELECT extra FROM information_schema.columns WHERE table_schema = DATABASE() AND column_name = 'public_id'"
+
+    def is_hidden() -> bool:
+        with engine.connect() as connection:
+            return "INVISIBLE" in str(connection.exec_driver_sql(extra).scalar_one())
+
+    assert is_hidden()
+    changed = shop(FORMAT)
+    changed.tables["customer"].c.public_id.comment = "shown in URLs"
+    changed.tables["customer"].c.public_id.nullable = phase == "expand"
+    project.migrate(changed)
+    assert is_hidden()
+    project.downgrade()
+    assert is_hidden()
+
+
 @on("sqlite", "postgresql")
 def test_case_that_is_ignored(project: Project) -> None:
     """A format that begins to ignore case changes neither the column nor its server default."""

@@ -247,10 +247,20 @@ def _keep_ids(context: AutogenContext, op: AlterColumnOp, column: Column[Any]) -
     # on MySQL, SQLAlchemy does not reflect a comment after a default with parentheses
     if op.modify_comment is not False and op.modify_comment == state.comment:
         op.modify_comment = False
-    # nor such a default: it is cut, or left out on MariaDB, and a MODIFY drops what it does not repeat
-    is_modified = isinstance(traits_for(context.dialect), MySQL) and op.modify_server_default is False
-    if is_modified and state.default is not None and not state.default.startswith("'"):
-        op.existing_server_default = StoredDefault(f"({state.default})")
+    if isinstance(traits_for(context.dialect), MySQL) and op.modify_server_default is False:
+        _repeat_default(op, state)
+
+
+def _repeat_default(op: AlterColumnOp, state: State) -> None:
+    """Repeat default and invisibility in Alembic's change of a column, because a MODIFY drops what it leaves out.
+
+    SQLAlchemy cuts a default in parentheses on MySQL, reflects none on MariaDB, and knows no invisible columns.
+    """
+    is_text, hidden = state.default is not None and state.default.startswith("'"), " INVISIBLE" * state.is_invisible
+    if state.default is not None and (hidden or not is_text):
+        op.existing_server_default = StoredDefault((state.default if is_text else f"({state.default})") + hidden)
+    elif hidden and state.nullable:
+        op.existing_server_default = StoredDefault(f"NULL{hidden}")
 
 
 def _put(changes: ModifyTableOps, op: MigrateOperation | None, needless: Sequence[MigrateOperation]) -> None:
