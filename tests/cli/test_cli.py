@@ -364,6 +364,9 @@ def test_audit_with_findings(engine: Engine, new_invoices: NewInvoices) -> None:
     assert report["counts"] == {"tables": 1, "without_column": 0, "without_default": 1}
     assert [table["name"] for table in report["tables"]] == [NAME]
     assert report["url"].startswith(engine.name)
+    assert all(finding["remedy"] for finding in report["findings"])
+    without = json.loads(run("audit", url(engine), "--table", NAME, "--json", "--no-remedies").stdout)
+    assert [finding["remedy"] for finding in without["findings"]] == [None, None]
 
 
 @on("sqlite")

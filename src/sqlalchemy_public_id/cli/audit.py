@@ -116,7 +116,10 @@ def audit(
             report.tables.extend(of_schema.tables)
             report.findings.extend(of_schema.findings)
     if as_json or output == "json":
-        echo(json.dumps({"url": safe_url(make_url(url)), **report.as_dict()}, indent=2, default=str))
+        facts = {"url": safe_url(make_url(url)), **report.as_dict()}
+        if not remedies:
+            facts["findings"] = [{**each, "remedy": None} for each in facts["findings"]]
+        echo(json.dumps(facts, indent=2, default=str))
     else:
         _show(report, options["column"], options["defaults"], remedies)
     sys.exit(1 if report.at_least("warning") else 0)
