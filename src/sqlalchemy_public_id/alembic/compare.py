@@ -143,7 +143,7 @@ def replace_ops(
         if existing is None:
             if _wants_default(column):  # CREATE TABLE cannot contain it; nobody else uses the table yet
                 expand = ExpandPublicIdOp(**vars(target), online=False)
-                expand.is_of_new_table = True
+                expand._is_of_new_table = True  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
                 changes.ops.append(expand)
         elif added:
             if not column.nullable and not has_own_default(column):

@@ -35,6 +35,9 @@ class PublicIdOp(Directive):
     misfit: Obstacle | None = None
     """Why the table cannot have the column, for which autogenerate refuses it."""
 
+    _is_of_new_table: bool = False
+    """True if the same revision creates the table, which its downgrade drops."""
+
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
         unknown = options.keys() - Options.__annotations__.keys()
         if unknown:
@@ -70,6 +73,8 @@ class PublicIdOp(Directive):
         return {name: value for part in parts for name, value in vars(part).items()}
 
     def reverse(self) -> MigrateOperation:
+        if self._is_of_new_table:  # dropping the column would drop its index, which the downgrade drops next
+            return ModifyTableOps(self.table_name, [], schema=self.schema)
         if self.undone_by is not None:
             return self.undone_by
         undone: MigrateOperation = self.reversed_by(self.table_name, self.column_name, **self.options)
@@ -115,13 +120,6 @@ class ExpandPublicIdOp(PublicIdOp):
 
     name = "expand_public_id"
     reversed_by = DropPublicIdOp
-    is_of_new_table: bool = False
-    """True if the same revision creates the table, which its downgrade drops."""
-
-    def reverse(self) -> MigrateOperation:
-        if self.is_of_new_table:  # dropping the column would drop its index, which the downgrade drops next
-            return ModifyTableOps(self.table_name, [], schema=self.schema)
-        return super().reverse()
 
 
 @registered
