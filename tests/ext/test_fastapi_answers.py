@@ -681,6 +681,35 @@ def test_path_without_the_parameter() -> None:
         asked(app, f"/products/{UNKNOWN}")
 
 
+def test_web_socket_without_the_parameter() -> None:
+    """So it is for a web socket; one that is malformed otherwise is closed as without this library."""
+    app = FastAPI()
+    install(app)
+
+    @app.websocket("/products/{id}")
+    async def show(
+        websocket: WebSocket, product: Annotated[Any, Depends(by_public_id(Product, session=lambda: None))]
+    ) -> None: ...
+
+    @app.websocket("/pages")
+    async def pages(websocket: WebSocket, limit: int) -> None: ...
+
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    socket = {"type": "websocket", "query_string": b"", "headers": [], "subprotocols": []}
+    asyncio.run(app({**socket, "path": "/pages"}, receive, send))
+    assert (sent[0]["type"], sent[0]["code"]) == ("websocket.close", 1008)
+    message = r"path /products/\{id\} has no parameter product_id.*write \{product_id\} in the path, or .* param="
+    with pytest.raises(ConfigurationError, match=message):
+        asyncio.run(app({**socket, "path": f"/products/{UNKNOWN}"}, receive, send))
+
+
 @pytest.mark.parametrize("place", [(), ("path",), ("path", "id"), ("query", "id")])
 def test_errors_of_the_application_about_a_path(place: tuple[str, ...]) -> None:
     """Other errors about a path, also those that an application raises itself, are answered with 422."""

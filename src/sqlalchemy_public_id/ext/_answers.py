@@ -9,8 +9,11 @@ from contextlib import suppress
 from inspect import signature
 from typing import Any, get_args
 
-from fastapi import Request
-from fastapi.exception_handlers import request_validation_exception_handler
+from fastapi import Request, WebSocket
+from fastapi.exception_handlers import (
+    request_validation_exception_handler,
+    websocket_request_validation_exception_handler,
+)
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -49,17 +52,30 @@ async def unprocessable(request: Request, error: Any) -> JSONResponse:
     :raises ConfigurationError: if the path has no parameter of the name that a dependency reads. Starlette answers it
         with 500, and the server logs it.
     """
-    for detail in error.errors():
-        place = tuple(detail.get("loc", ()))
-        is_missing = detail.get("type") == "missing" and len(place) == 2 and place[0] == "path"
-        if is_missing and place[1] not in request.path_params:
-            path = getattr(request.scope.get("route"), "path_format", request.url.path)
-            raise missing_parameter(path, place[1]) from error
+    _require_parameters(request, error)
     try:
         return await request_validation_exception_handler(request, error)
     except (ValueError, RecursionError):  # a lone surrogate, NaN, or more levels than Python's stack has
         details = [{name: detail[name] for name in ("type", "loc", "msg")} for detail in error.errors()]
         return JSONResponse({"detail": details}, 422)
+
+
+async def close_malformed(websocket: WebSocket, error: Any) -> None:
+    """Close a malformed web socket as FastAPI does.
+
+    :raises ConfigurationError: as :func:`unprocessable` does.
+    """
+    _require_parameters(websocket, error)
+    await websocket_request_validation_exception_handler(websocket, error)
+
+
+def _require_parameters(connection: HTTPConnection, error: Any) -> None:
+    for detail in error.errors():
+        place = tuple(detail.get("loc", ()))
+        is_missing = detail.get("type") == "missing" and len(place) == 2 and place[0] == "path"
+        if is_missing and place[1] not in connection.path_params:
+            path = getattr(connection.scope.get("route"), "path_format", connection.url.path)
+            raise missing_parameter(path, place[1]) from error
 
 
 def describe(document: dict[str, Any], *, problem_details: bool) -> None:

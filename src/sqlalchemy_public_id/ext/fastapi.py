@@ -35,13 +35,16 @@ from sqlalchemy_public_id.orm.inspection import checked_condition
 
 with require("fastapi"):
     from fastapi import Depends, FastAPI, Path, Response
-    from fastapi.exception_handlers import request_validation_exception_handler
-    from fastapi.exceptions import RequestValidationError
+    from fastapi.exception_handlers import (
+        request_validation_exception_handler,
+        websocket_request_validation_exception_handler,
+    )
+    from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
     from pydantic import WithJsonSchema
     from starlette.requests import HTTPConnection
 
 from sqlalchemy_public_id.ext import _sessions
-from sqlalchemy_public_id.ext._answers import describe, name_sent, unprocessable
+from sqlalchemy_public_id.ext._answers import close_malformed, describe, name_sent, unprocessable
 from sqlalchemy_public_id.ext._lint import Finding, lint_app
 from sqlalchemy_public_id.ext._paging import Matches, page_of
 from sqlalchemy_public_id.ext.pydantic import Page, PublicId
@@ -152,7 +155,8 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     The answers name models, fields and formats, but contain no keys, no SQL and no input. (The 422 that FastAPI itself
     builds for a malformed body or parameter has the exact place, and repeats the input, as for every type.) If JSON
     cannot represent the input of a malformed request, the answer is 422 instead of 500. If :func:`by_public_id` reads a
-    parameter that the path does not have, the answer is 500 instead of 422, and the log says what to write.
+    parameter that the path does not have, the answer is 500 instead of 422, and the log says what to write, also for a
+    web socket.
 
     The OpenAPI document gets a 404 for each operation with a public id in its path. It gets a 409 where a client can
     send the id of a new row: in the body of a POST or PUT, or in the path of a PUT with a body.
@@ -160,8 +164,13 @@ def install(app: FastAPI, *, problem_details: bool = False) -> None:
     :param problem_details: answer with problem details (:rfc:`9457`). FastAPI's own answers keep their shape.
     """
     add_handlers(app, problem_details=problem_details, name_sent=name_sent)
-    if app.exception_handlers.get(RequestValidationError) is request_validation_exception_handler:
-        app.add_exception_handler(RequestValidationError, unprocessable)  # the application has none of its own
+    for error, usual, own in (
+        (RequestValidationError, request_validation_exception_handler, unprocessable),
+        (WebSocketRequestValidationError, websocket_request_validation_exception_handler, close_malformed),
+    ):
+        if app.exception_handlers.get(error) is usual:  # the application has none of its own
+            handler: Any = own
+            app.add_exception_handler(error, handler)
     original = app.openapi
 
     def openapi() -> dict[str, Any]:
