@@ -116,7 +116,7 @@ def audit(
             report.tables.extend(of_schema.tables)
             report.findings.extend(of_schema.findings)
     if as_json or output == "json":
-        facts = {"url": safe_url(make_url(url)), **report.as_dict()}
+        facts: dict[str, Any] = {"url": safe_url(make_url(url)), **report.as_dict()}
         if not remedies:
             facts["findings"] = [{**each, "remedy": None} for each in facts["findings"]]
         echo(json.dumps(facts, indent=2, default=str))
