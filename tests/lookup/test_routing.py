@@ -35,15 +35,26 @@ def engines(new_engine: Callable[..., Engine]) -> tuple[Engine, Engine]:
     return leader, replica
 
 
-@pytest.fixture
-def new_session(engines: tuple[Engine, Engine]) -> type[Session]:
+def routing(engines: tuple[Engine, Engine], *written: type[Any]) -> type[Session]:
+    """Return a class of sessions that send flushes, and the statements *written*, to the leader."""
     leader, replica = engines
 
     class RoutingSession(Session):
         def get_bind(self, mapper: Any = None, *, clause: Any = None, **options: Any) -> Engine:
-            return leader if self._flushing or isinstance(clause, (Insert, Update, Delete)) else replica
+            return leader if self._flushing or isinstance(clause, written) else replica
 
     return RoutingSession
+
+
+@pytest.fixture
+def new_session(engines: tuple[Engine, Engine]) -> type[Session]:
+    return routing(engines, Insert, Update, Delete)
+
+
+@pytest.fixture
+def documented_session(engines: tuple[Engine, Engine]) -> type[Session]:
+    """Return the class of the documentation, which sends the INSERT statements of a program to the replica."""
+    return routing(engines, Update, Delete)
 
 
 WRITES: dict[str, Callable[[Session], object]] = {
@@ -57,6 +68,12 @@ WRITES: dict[str, Callable[[Session], object]] = {
 }
 
 
+def names_in(engines: tuple[Engine, Engine]) -> list[Any]:
+    """Return the names that are stored on the leader, and those on the replica."""
+    with engines[0].connect() as leader, engines[1].connect() as replica:
+        return [connection.scalars(select(Customer.name)).all() for connection in (leader, replica)]
+
+
 @pytest.mark.parametrize("way", WRITES)
 def test_rows_are_written_to_the_leader(new_session: type[Session], engines: tuple[Engine, Engine], way: str) -> None:
     """Every way to insert rows uses the engine that the session chooses for writes."""
@@ -64,9 +81,27 @@ def test_rows_are_written_to_the_leader(new_session: type[Session], engines: tup
         WRITES[way](session)
         session.commit()
 
-    with engines[0].connect() as leader, engines[1].connect() as replica:
-        stored = [connection.scalars(select(Customer.name)).all() for connection in (leader, replica)]
-    assert stored == [["ada", "ada"], []]
+    assert names_in(engines) == [["ada", "ada"], []]
+
+
+@pytest.mark.parametrize("way", [way for way in WRITES if way != "execute"])
+def test_objects_are_written_where_flushes_write(
+    documented_session: type[Session], engines: tuple[Engine, Engine], way: str
+) -> None:
+    """Every way to insert objects uses the engine that the session chooses for its flushes."""
+    with documented_session() as session:
+        WRITES[way](session)
+        session.commit()
+
+    assert names_in(engines) == [["ada", "ada"], []]
+
+
+def test_repetition_is_found_where_flushes_write(documented_session: type[Session]) -> None:
+    """A repetition finds the row on the leader, also if the session chooses it for its flushes alone."""
+    for is_new in (True, False):
+        with documented_session() as session:
+            assert idempotency.insert_once(session, Customer(public_id=PUBLIC_ID))[1] is is_new
+            session.commit()
 
 
 def test_repeated_insert(new_session: type[Session]) -> None:

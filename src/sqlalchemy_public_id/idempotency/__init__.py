@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Column, ColumnElement, Connection, and_, insert, inspect, select
+from sqlalchemy import Column, ColumnElement, Connection, and_, inspect, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, MultipleResultsFound
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, Session, undefer
 
@@ -38,6 +38,7 @@ from sqlalchemy_public_id.lookup import Where
 from sqlalchemy_public_id.lookup.beside import ambiguous, attribute_of, columns_beside, requiring_columns
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.orm.inspection import (
+    clause_of_writes,
     condition_of,
     connection_to_write,
     id_attributes,
@@ -251,7 +252,7 @@ def _reading_where_it_writes(session: Session) -> Generator[None]:
 
     def get_bind(mapper: Any = None, **options: Any) -> Any:
         if mapper is not None:
-            options["clause"] = insert(inspect(mapper).local_table)
+            options["clause"] = clause_of_writes(inspect(mapper))
         return choose(mapper, **options)
 
     own["get_bind"] = get_bind

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from sqlalchemy import Column, Connection, FromClause, SQLColumnExpression, Table, insert, inspect
+from sqlalchemy import Column, Connection, FromClause, SQLColumnExpression, Table, Update, inspect, update
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import (
     InstanceState,
@@ -216,8 +216,17 @@ def unscoped(session: Any) -> Any:
 
 
 def connection_to_write(session: Session, mapper: Mapper[Any]) -> Connection:
-    """Return the connection on which *session* inserts rows of *mapper*: ``get_bind()`` gets an INSERT."""
-    return session.connection(bind_arguments={"mapper": mapper, "clause": insert(cast("Table", mapper.local_table))})
+    """Return the connection on which *session* inserts rows of *mapper*."""
+    return session.connection(bind_arguments={"mapper": mapper, "clause": clause_of_writes(mapper)})
+
+
+def clause_of_writes(mapper: Mapper[Any]) -> Update:
+    """Return a statement for which ``get_bind()`` chooses the database of writes.
+
+    It is an UPDATE, because sessions that choose a primary server by the statement may not look for an INSERT: that of
+    SQLAlchemy's documentation asks for an UPDATE, a DELETE, or a flush, which is what sends most INSERTs.
+    """
+    return update(cast("Table", mapper.local_table))
 
 
 def is_sharded(session: Session | scoped_session[Session]) -> bool:
