@@ -106,6 +106,23 @@ def test_transaction_of_a_connection(db: Session, engine: Engine, mode: Any) -> 
     assert (stored(engine), len(stored(engine, Customer))) == ([A], 1)
 
 
+@pytest.mark.parametrize("mode", ["conditional_savepoint", "create_savepoint", "control_fully"])
+@on("postgresql")
+def test_snapshot_of_a_connection(db: Session, engine: Engine, mode: Any) -> None:
+    """A session on a connection in a transaction does not roll back what the connection wrote to see a later row."""
+    db.close()
+    with engine.execution_options(isolation_level="REPEATABLE READ").connect() as connection:
+        connection.execute(insert(Customer), {"name": "earlier"})
+        insert_once(db, Order(public_id=A))
+        db.commit()
+        session = Session(connection, join_transaction_mode=mode)
+        with pytest.raises(IntegrityError):
+            insert_once(session, Order(public_id=A))
+        connection.commit()
+
+    assert (stored(engine), len(stored(engine, Customer))) == ([A], 1)
+
+
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @on("postgresql", "mysql", "mariadb")
 def test_snapshots(db: Session, database: str, engine: Engine, level: str) -> None:

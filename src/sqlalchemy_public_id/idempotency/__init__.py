@@ -98,7 +98,7 @@ def insert_once(
         condition_of("where", where, type(obj))
     row = _Row(state, name, where)
     contents = Contents.given(state, compare)
-    is_first = not session.in_transaction()
+    is_first = not _in_transaction(session, row.mapper)
     outside = sys.exc_info()[1]
     attempt = 0
     while True:
@@ -188,6 +188,12 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
                 f"{model}.{relationship.key} is new too, and would be inserted again with each repetition; "
                 f"add it to the session, or insert it with insert_once() first"
             )
+
+
+def _in_transaction(session: Session, mapper: Mapper[Any]) -> bool:
+    """Return True if a transaction has begun: that of *session*, or that of a connection which it was made with."""
+    bind = session.get_bind(mapper=mapper, clause=clause_of_writes(mapper))
+    return session.in_transaction() or (isinstance(bind, Connection) and bind.in_transaction())
 
 
 # --- the insert
