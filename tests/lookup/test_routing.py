@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Delete, Engine, Insert, MetaData, String, Update, insert, select
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, foreign, mapped_column, relationship
+from sqlalchemy import Delete, Engine, Insert, MetaData, String, Update, func, insert, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, backref, foreign, mapped_column, relationship
 
 from sqlalchemy_public_id import PublicIdMixin, bulk, idempotency
 
@@ -151,3 +151,37 @@ def test_related_rows_of_another_database(new_engine: Callable[..., Engine]) -> 
             session.commit()
 
     assert found == [(PUBLIC_ID, True), (PUBLIC_ID, False)]
+
+
+_OF_A_TEAM = backref("size", lazy="selectin", uselist=False)
+
+
+def test_related_rows_of_a_query(engines: tuple[Engine, Engine], documented_session: type[Session]) -> None:
+    """A repetition loads what a class selects that is mapped to a query, and from the leader."""
+    own = MetaData()
+
+    class Model(DeclarativeBase):
+        metadata = own
+
+    class Team(PublicIdMixin, Model):
+        __tablename__ = "team"
+
+    class Player(Model):
+        __tablename__ = "player"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        team_id: Mapped[int]
+
+    class Size(Model):
+        __table__ = select(Player.team_id, func.count().label("players")).group_by(Player.team_id).subquery()
+        __mapper_args__ = {"primary_key": [__table__.c.team_id]}  # noqa: RUF012  # as SQLAlchemy has it
+        team: Mapped[Team] = relationship(primaryjoin=lambda: foreign(Size.team_id) == Team.id, backref=_OF_A_TEAM)
+
+    for engine in engines:
+        own.create_all(engine)
+    with documented_session() as session:
+        team, _ = idempotency.insert_once(session, Team(public_id=PUBLIC_ID))
+        session.add(Player(team_id=team.id))
+        session.commit()
+    with documented_session() as session:
+        team, created = idempotency.insert_once(session, Team(public_id=PUBLIC_ID))
+        assert (team.size.players, created) == (1, False)

@@ -257,8 +257,9 @@ def _reading_where_it_writes(session: Session) -> Generator[None]:
     before = {name: own[name] for name in ["get_bind"] if name in own}
 
     def get_bind(mapper: Any = None, **options: Any) -> Any:
-        if mapper is not None:
-            options["clause"] = clause_of_writes(inspect(mapper))
+        clause = None if mapper is None else clause_of_writes(inspect(mapper))
+        if clause is not None:
+            options["clause"] = clause
         return choose(mapper, **options)
 
     own["get_bind"] = get_bind

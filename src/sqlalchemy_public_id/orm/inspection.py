@@ -19,6 +19,7 @@ from sqlalchemy.orm import (
     scoped_session,
 )
 from sqlalchemy.orm.exc import UnmappedClassError
+from sqlalchemy.sql import visitors
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlalchemy.util import await_only
 
@@ -220,13 +221,14 @@ def connection_to_write(session: Session, mapper: Mapper[Any]) -> Connection:
     return session.connection(bind_arguments={"mapper": mapper, "clause": clause_of_writes(mapper)})
 
 
-def clause_of_writes(mapper: Mapper[Any]) -> Update:
-    """Return a statement for which ``get_bind()`` chooses the database of writes.
+def clause_of_writes(mapper: Mapper[Any]) -> Update | None:
+    """Return a statement for which ``get_bind()`` chooses the database of writes; ``None`` if *mapper* has no table.
 
     It is an UPDATE, because sessions that choose a primary server by the statement may not look for an INSERT: that of
     SQLAlchemy's documentation asks for an UPDATE, a DELETE, or a flush, which is what sends most INSERTs.
     """
-    return update(cast("Table", mapper.local_table))
+    within = visitors.iterate(mapper.local_table)  # it may be a query, which has no UPDATE, of tables
+    return next((update(each) for each in within if isinstance(each, Table)), None)
 
 
 def is_sharded(session: Session | scoped_session[Session]) -> bool:
