@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Delete, Engine, Insert, MetaData, String, Update, func, insert, select
+from sqlalchemy import Delete, Engine, ForeignKey, Insert, MetaData, String, Update, func, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, backref, foreign, mapped_column, relationship
+from support.ways import flush, insert_in_bulk
 
-from sqlalchemy_public_id import PublicIdMixin, bulk, idempotency
+from sqlalchemy_public_id import PublicIdMixin, bulk, idempotency, public_ref
 
 PUBLIC_ID = "izkpm55j334u"
 
@@ -24,6 +25,21 @@ class Base(DeclarativeBase):
 class Customer(PublicIdMixin, Base):
     __tablename__ = "customer"
     name: Mapped[str] = mapped_column(String(9), default="ada")
+
+
+class Shop(DeclarativeBase):
+    metadata = MetaData()
+
+
+class Buyer(PublicIdMixin, Shop):
+    __tablename__ = "buyer"
+
+
+class Sale(PublicIdMixin, Shop):
+    __tablename__ = "sale"
+    buyer_id: Mapped[int] = mapped_column(ForeignKey("buyer.id"))
+    buyer: Mapped[Buyer] = relationship()
+    buyer_public_id = public_ref("buyer")
 
 
 @pytest.fixture
@@ -120,6 +136,22 @@ def test_repeated_insert(new_session: type[Session]) -> None:
     with new_session() as session:
         assert idempotency.insert_once(session, Customer(public_id=PUBLIC_ID))[1] is False
         assert "get_bind" not in vars(session)
+
+
+@pytest.mark.parametrize("way", [flush, insert_in_bulk])
+def test_assigned_ids_are_found_where_rows_are_written(
+    documented_session: type[Session], engines: tuple[Engine, Engine], way: Any
+) -> None:
+    """An id that is assigned to a reference is looked up on the leader: the replica may not have its row yet."""
+    for engine in engines:
+        Shop.metadata.create_all(engine)
+    with documented_session() as session:
+        session.add(Buyer(public_id=PUBLIC_ID))
+        session.commit()
+    with documented_session() as session:
+        sales = way(session, Sale, [{"buyer_public_id": PUBLIC_ID}, {"buyer_public_id": PUBLIC_ID}])
+        assert [sale.buyer_id for sale in sales] == [1, 1]
+        session.commit()
 
 
 def test_related_rows_of_another_database(new_engine: Callable[..., Engine]) -> None:

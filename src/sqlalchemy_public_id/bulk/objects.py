@@ -23,7 +23,13 @@ from sqlalchemy_public_id.guard.drawing import NewIds
 from sqlalchemy_public_id.guard.statement import MADE_IDS
 from sqlalchemy_public_id.lookup.beside import attribute_of, columns_beside
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm.inspection import connection_to_write, id_attributes, is_sharded, session_of
+from sqlalchemy_public_id.orm.inspection import (
+    connection_to_write,
+    id_attributes,
+    is_sharded,
+    reading_where_it_writes,
+    session_of,
+)
 from sqlalchemy_public_id.references import writing
 
 _AT_ONCE = 10_000
@@ -44,7 +50,8 @@ def insert(session: Session, objects: Iterable[object]) -> None:
     members: list[Any] = list(iterator_of(objects))  # keeps them alive: states are weak references
     states = _states(members)
     session.flush()  # references may have the ids of its new objects, whose rows meet a condition or not
-    writing.resolve_foreign_keys(session, members)  # a flush does this, too, but multi-row statements bypass it
+    with reading_where_it_writes(session):  # a flush does this, too, but multi-row statements bypass it
+        writing.resolve_foreign_keys(session, members)
     rows = [state.dict for state in states]
     types = _array_types(session, states, rows) if _is_plain(session, states, rows) else None
     if types is None:

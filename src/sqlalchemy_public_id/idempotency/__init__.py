@@ -18,8 +18,7 @@ before the INSERT would be a race. If the index refuses the INSERT, the row is l
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -44,6 +43,7 @@ from sqlalchemy_public_id.orm.inspection import (
     id_attributes,
     is_sharded,
     public_id_attribute,
+    reading_where_it_writes,
     session_of,
 )
 from sqlalchemy_public_id.types import is_expression
@@ -219,7 +219,7 @@ def _insert_or_find(session: Session, obj: Any, row: _Row, contents: Contents) -
                 enter_backrefs(contents.state, left)
                 return obj, True
             names = contents.compared()
-            with _reading_where_it_writes(session):
+            with reading_where_it_writes(session):
                 stored = _find(session, connection, row, names, turn.release)
                 # another class is found by another statement, which does not release the lock
                 turn.is_over = turn.is_over or isinstance(stored, row.mapper.class_)
@@ -248,26 +248,6 @@ def _insert(session: Session, obj: object) -> IntegrityError | None:
             raise
         return error
     return None
-
-
-@contextmanager
-def _reading_where_it_writes(session: Session) -> Generator[None]:
-    """Send the SELECTs of *session* to the database that it inserts into, because replicas lag behind."""
-    own, choose = vars(session), session.get_bind
-    before = {name: own[name] for name in ["get_bind"] if name in own}
-
-    def get_bind(mapper: Any = None, **options: Any) -> Any:
-        clause = None if mapper is None else clause_of_writes(inspect(mapper))
-        if clause is not None:
-            options["clause"] = clause
-        return choose(mapper, **options)
-
-    own["get_bind"] = get_bind
-    try:
-        yield
-    finally:
-        del own["get_bind"]
-        own.update(before)
 
 
 def _find(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
@@ -229,6 +230,26 @@ def clause_of_writes(mapper: Mapper[Any]) -> Update | None:
     """
     within = visitors.iterate(mapper.local_table)  # it may be a query, which has no UPDATE, of tables
     return next((update(each) for each in within if isinstance(each, Table)), None)
+
+
+@contextmanager
+def reading_where_it_writes(session: Session) -> Generator[None]:
+    """Send the SELECTs of *session* to the database that it inserts into, because replicas lag behind."""
+    own, choose = vars(session), session.get_bind
+    before = {name: own[name] for name in ["get_bind"] if name in own}
+
+    def get_bind(mapper: Any = None, **options: Any) -> Any:
+        clause = None if mapper is None else clause_of_writes(inspect(mapper))
+        if clause is not None:
+            options["clause"] = clause
+        return choose(mapper, **options)
+
+    own["get_bind"] = get_bind
+    try:
+        yield
+    finally:
+        del own["get_bind"]
+        own.update(before)
 
 
 def is_sharded(session: Session | scoped_session[Session]) -> bool:
