@@ -1,0 +1,52 @@
+"""A feature that a program first uses in one thread, while another one configures its models."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import threading
+from sqlalchemy import create_engine, event
+from sqlalchemy.orm import DeclarativeBase, Mapper, configure_mappers
+from sqlalchemy_public_id import InvalidPublicId, PublicIdMixin, public_ref
+from sqlalchemy_public_id.keys import BlockAllocator, block_key
+
+def import_models(mapper, model):
+    other = threading.Thread(target=lambda: {first_use})
+    other.start()
+    other.join()
+
+event.listen(Mapper, "mapper_configured", import_models)
+
+class Base(DeclarativeBase): ...
+
+class Customer(PublicIdMixin, Base):
+    __tablename__ = "customer"
+
+configure_mappers()
+assert Customer().public_id is not None
+try:
+    Customer(public_id="malformed!")
+except InvalidPublicId:
+    print("validated")
+"""
+"""A program whose listener takes a while. Other tests of this process have used each feature before."""
+
+
+FIRST_USES = {
+    "reference": "public_ref('customer')",
+    "key": "block_key(BlockAllocator(create_engine('sqlite:///keys.db'), 'key'))",
+}
+
+
+@pytest.mark.parametrize("first_use", FIRST_USES)
+def test_models_are_configured_meanwhile(first_use: str) -> None:
+    """The models of the other thread are configured completely: their ids are generated and validated."""
+    program = PROGRAM.replace("{first_use}", FIRST_USES[first_use])
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert (ran.stdout, ran.stderr) == ("validated\n", "")
