@@ -71,7 +71,7 @@ class IdDefault:
             if count == 1 and statement.has_parameters_of_rows:  # nothing has to be kept
                 if ids is None:
                     return self.type.next_id()
-                return ids.waiting.popitem(last=False)[1] if ids.waiting else ids.draw()
+                return ids.hand_over(1)[0]
             ready = _Ready(context, column, ids or NewIds(self.type, original))
             ready.extend(reversed(ready.source.hand_over(count)))
             ready.next = first

@@ -10,7 +10,9 @@ interchangeable until a row has them: the default takes the one that has waited 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -24,7 +26,7 @@ from sqlalchemy.orm.interfaces import EXT_CONTINUE
 
 from sqlalchemy_public_id._private import session_token
 from sqlalchemy_public_id.columns import max_retries, public_id_type
-from sqlalchemy_public_id.errors import PublicIdCollision
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdCollision
 from sqlalchemy_public_id.registry import model_of
 from sqlalchemy_public_id.types import IdColumnType, unwrapped
 from sqlalchemy_public_id.weak import RefDict
@@ -70,7 +72,19 @@ class NewIds:
     SQLAlchemy tells the rows of an INSERT apart by them.
     """
 
-    __slots__ = ("_type", "alone", "column", "connection", "generate", "outer", "session", "used", "waiting")
+    __slots__ = (
+        "_type",
+        "alone",
+        "column",
+        "connection",
+        "generate",
+        "outer",
+        "reader",
+        "sent",
+        "session",
+        "used",
+        "waiting",
+    )
 
     def __init__(self, type_: IdColumnType, column: Column[Any]) -> None:
         self._type = type_
@@ -79,6 +93,10 @@ class NewIds:
         self.used: set[str] = set()
         self.waiting: OrderedDict[InstanceState[Any], str] = OrderedDict()
         """Object of a flush → the id that waits for its INSERT, in the order of the draws."""
+        self.sent: set[InstanceState[Any]] = set()
+        """The objects of a flush whose ids have been handed over to an INSERT."""
+        self.reader: object = None
+        """The thread and task that flushes."""
         self.alone: dict[tuple[InstanceState[Any], str], str] = {}
         """Object of a flush and attribute → its id, which is sent in an INSERT of its own."""
         self.session: object = None
@@ -124,9 +142,12 @@ class NewIds:
         """
         waiting = self.waiting
         if count < len(waiting):
-            return [waiting.popitem(last=False)[1] for _ in range(count)]
-        ids = [*waiting.values()]
-        waiting.clear()
+            taken = dict([waiting.popitem(last=False) for _ in range(count)])
+        else:
+            taken = dict(waiting)
+            waiting.clear()
+        self.sent.update(taken)
+        ids = [*taken.values()]
         return ids if len(ids) == count else ids + self.draw_many(count - len(ids))
 
 
@@ -194,6 +215,7 @@ def begin(state: InstanceState[Any], connection: Connection, column: Column[Any]
     type_: Any = column.type
     ids = by_column[column] = NewIds(type_, column)
     ids.session, ids.outer, ids.connection = session_token(state), outer, ref(connection)
+    ids.reader = _reader()
     of_session = _of_session.get(ref(session))
     if of_session is None:
         of_session = _of_session.keep(session, [])
@@ -202,11 +224,30 @@ def begin(state: InstanceState[Any], connection: Connection, column: Column[Any]
 
 
 def draw_on_access(state: InstanceState[Any], column: Column[Any], type_: IdColumnType) -> str:
-    """Return the id of an object that is read before its INSERT: in a flush, the one that waits for it."""
+    """Return the id of an object that is read before its INSERT: in a flush, the one that waits for it.
+
+    :raises ConfigurationError: in another task than that of the flush: the INSERT may have its parameters already, in
+        which an id that is read now would be missing, and a collision may replace the one that they contain.
+    """
     ids = _ids_of(state, column)
     if ids is None:
         return type_.next_id()
+    if ids.reader != _reader() and (state in ids.waiting or state in ids.sent):
+        name = f"{state.class_.__name__}.{column.key}"
+        raise ConfigurationError(
+            f"{name} is read while another task or thread inserts its row, and is not certain yet; read it before the "
+            f"flush, or when the flush is over"
+        )
     return ids.waiting.pop(state) if state in ids.waiting else ids.draw()
+
+
+def _reader() -> object:
+    """Return the thread and the task that is running."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # there is no event loop
+        task = None
+    return threading.get_ident(), task
 
 
 def discard(state: InstanceState[Any], column: Column[Any]) -> None:
@@ -223,7 +264,8 @@ def _ids_of(state: InstanceState[Any], column: Column[Any]) -> NewIds | None:
         return None
     of_column = [ids for _, ids in _of_session.get(ref(session), ()) if ids.column is column]
     # the flush of a sharded session has several connections
-    return next((ids for ids in of_column if state in ids.waiting), of_column[0] if of_column else None)
+    own = (ids for ids in of_column if state in ids.waiting or state in ids.sent)
+    return next(own, of_column[0] if of_column else None)
 
 
 def end_flush(session: Session, *_: object) -> None:
