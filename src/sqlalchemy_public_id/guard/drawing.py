@@ -95,7 +95,7 @@ class NewIds:
         """Object of a flush → the id that waits for its INSERT, in the order of the draws."""
         self.sent: set[InstanceState[Any]] = set()
         """The objects of a flush whose ids have been handed over to an INSERT."""
-        self.reader: object = None
+        self.reader: tuple[int, asyncio.Task[Any] | None] = (0, None)
         """The thread and task that flushes."""
         self.alone: dict[tuple[InstanceState[Any], str], str] = {}
         """Object of a flush and attribute → its id, which is sent in an INSERT of its own."""
@@ -149,6 +149,12 @@ class NewIds:
         self.sent.update(taken)
         ids = [*taken.values()]
         return ids if len(ids) == count else ids + self.draw_many(count - len(ids))
+
+    def is_of_others(self) -> bool:
+        """Return True if another thread or task flushes."""
+        task = self.reader[1]
+        # a task that was canceled again while it rolled back has not said that its flush is over
+        return self.reader != _reader() and not (task is not None and task.done())
 
 
 # --- the ids of a flush
@@ -232,7 +238,7 @@ def draw_on_access(state: InstanceState[Any], column: Column[Any], type_: IdColu
     ids = _ids_of(state, column)
     if ids is None:
         return type_.next_id()
-    if ids.reader != _reader() and (state in ids.waiting or state in ids.sent):
+    if (state in ids.waiting or state in ids.sent) and ids.is_of_others():
         name = f"{state.class_.__name__}.{column.key}"
         raise ConfigurationError(
             f"{name} is read while another task or thread inserts its row, and is not certain yet; read it before the "
@@ -241,7 +247,7 @@ def draw_on_access(state: InstanceState[Any], column: Column[Any], type_: IdColu
     return ids.waiting.pop(state) if state in ids.waiting else ids.draw()
 
 
-def _reader() -> object:
+def _reader() -> tuple[int, asyncio.Task[Any] | None]:
     """Return the thread and the task that is running."""
     try:
         task = asyncio.current_task()
