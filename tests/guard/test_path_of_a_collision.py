@@ -16,7 +16,7 @@ import sqlalchemy_public_id
 from sqlalchemy_public_id import PublicIdMixin, testing
 
 PACKAGE = str(Path(sqlalchemy_public_id.__file__).parent)
-MOST = {"sqlite": (47, 15), "postgresql": (68, 18), "mysql": (51, 18), "mariadb": (51, 18)}
+MOST = {"sqlite": (48, 15), "postgresql": (69, 18), "mysql": (52, 18), "mariadb": (52, 18)}
 """Database → maximum of functions and modules; comprehensions and lambdas count as part of their function."""
 
 OTHERS = {"keys", "references", "testing"}

@@ -71,7 +71,11 @@ class IdDefault:
             if count == 1 and statement.has_parameters_of_rows:  # nothing has to be kept
                 if ids is None:
                     return self.type.next_id()
-                return ids.hand_over(1)[0]
+                if not ids.waiting:
+                    return ids.draw()
+                state, public_id = ids.waiting.popitem(last=False)
+                ids.sent.add(state)
+                return public_id
             ready = _Ready(context, column, ids or NewIds(self.type, original))
             ready.extend(reversed(ready.source.hand_over(count)))
             ready.next = first
