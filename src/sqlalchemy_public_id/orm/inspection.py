@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 from weakref import ref
@@ -228,8 +228,8 @@ def clause_of_writes(mapper: Mapper[Any]) -> Update | None:
     It is an UPDATE, because sessions that choose a primary server by the statement may not look for an INSERT: that of
     SQLAlchemy's documentation asks for an UPDATE, a DELETE, or a flush, which is what sends most INSERTs.
     """
-    within: Iterator[Any] = visitors.iterate(mapper.local_table)  # it may be a query, which has no UPDATE, of tables
-    return next((update(each) for each in within if isinstance(each, Table)), None)
+    within = visitors.iterate(mapper.local_table)  # it may be a query, which has no UPDATE, of tables
+    return next((update(cast("Table", each)) for each in within if isinstance(each, Table)), None)
 
 
 @contextmanager
