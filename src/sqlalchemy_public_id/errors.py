@@ -153,7 +153,7 @@ class InvalidCursor(PublicIdNotFound):
         """What is wrong with the cursor."""
         if reason is not None:
             shown = concealed(value) if may_be_token else safe_repr(value)
-            self.args = (f"{field}: the cursor {shown} cannot be used: {reason}; begin with the first page",)
+            self.args: tuple[Any, ...] = (f"{field}: {shown} cannot be a cursor: {reason}; begin with the first page",)
 
 
 class AmbiguousPublicId(PublicIdError, LookupError):
