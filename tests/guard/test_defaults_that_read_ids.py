@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -72,3 +74,55 @@ def test_value_made_from_the_id(create: Callable[[MetaData], None], session: Ses
     assert [double for _, _, _, double in rows] == [2 * number for _, _, number, _ in rows]
     if objects:
         agree(session, objects)
+
+
+def decorated(function: Callable[[Any], str]) -> Callable[[Any], str]:
+    @wraps(function)
+    def call(context: Any) -> str:
+        return function(context)
+
+    return call
+
+
+@decorated
+def slug(context: Any) -> str:
+    public_id: str = context.get_current_parameters()["public_id"]
+    return f"page-{public_id}"
+
+
+def link(context: Any) -> str:
+    slug: str = context.get_current_parameters().get("slug")
+    return f"/{slug}"
+
+
+def first_version(context: Any) -> str:
+    return json.dumps(context.get_current_parameters() | {"version": 1})
+
+
+class Page(PublicIdMixin, Base):
+    """A model with few possible ids, which stand in other values by way of another default, and in JSON."""
+
+    __tablename__ = "page_with_link"
+    __public_id__ = NanoId(length=2, alphabet="0123456789")
+    number: Mapped[int]
+    slug: Mapped[str] = mapped_column(String(20), default=slug)
+    link: Mapped[str] = mapped_column(String(20), default=link)
+    first_version: Mapped[str] = mapped_column(String(200), default=first_version)
+
+
+@each_way(flush, flush_one_by_one, execute, execute_core, insert_in_bulk)
+def test_values_made_from_other_values(create: Callable[[MetaData], None], session: Session, write: Way) -> None:
+    """A default is called again with what it was given at first: a dictionary without its own value and later ones.
+
+    So is a default that has read the value of another one, and one that a decorator has wrapped.
+    """
+    create(Base.metadata)
+    before = guard.collisions().get(Page.__tablename__, 0)
+    for first in range(0, 80, 20):
+        write(session, Page, numbers(20, first=first))
+
+    assert guard.collisions().get(Page.__tablename__, 0) > before
+    for public_id, number, slug, link, version in session.execute(select(*Page.__table__.columns[1:])):
+        assert (slug, link) == (f"page-{public_id}", f"/page-{public_id}")
+        before_it = {"public_id": public_id, "number": number, "slug": slug, "link": link}
+        assert json.loads(version) == {**before_it, "first_version": None, "version": 1}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, UserDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -115,15 +115,19 @@ class DriverCall:
         """Replace *id* by *new*, and what defaults made of it, in the parameters of the driver and of SQLAlchemy."""
         self._sent[id.column, new] = self._sent.pop((id.column, id.text), id.text)
         self._set(id, new)
+        changed = {id.name}
+        later = [column.key for column in self.statement.layout.prefetched]
         for name, column in self.statement.dependent.items():
-            row = self.context.current_parameters = _Watched(id.row)
+            later = later[later.index(name) :]  # which had no values yet when the default was called first
+            row = self.context.current_parameters = _Watched({**id.row, **dict.fromkeys(later)})
             self.context.current_column = column
             try:
                 value = cast("Any", column.default).arg(self.context)
             finally:
                 del self.context.current_parameters
-            if id.name in row.read:  # the former value has, or is made from, the id of another row
+            if changed & row.read:  # the former value has, or is made from, the id of another row
                 self._set(id._replace(name=name, column=column, place=self._place(name, id.at)), value)
+                changed.add(name)
 
     def _set(self, parameter: IdInRow, new: Any) -> None:
         parameter.row[parameter.name] = new
@@ -202,16 +206,48 @@ class DriverCall:
         change_returned_rows(self.context, change)
 
 
-class _Watched(UserDict[str, Any]):
-    """The parameters of a row, which note what a column default reads of them."""
+class _Watched(dict[str, Any]):
+    """The parameters of a row, which note what a column default reads of them.
+
+    SQLAlchemy passes a dictionary, and a default may do with it whatever one can do with a dictionary.
+    """
 
     def __init__(self, row: dict[str, Any]) -> None:
-        self.read: set[str] = set()
         super().__init__(row)
+        self.read: set[str] = set()
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
         return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+    def __iter__(self) -> Iterator[str]:  # also of dict(), {**row} and json.dumps()
+        return iter(self._all())
+
+    def _all(self) -> dict[str, Any]:
+        self.read.update(super().keys())
+        return dict(super().items())
+
+    def keys(self) -> Any:
+        return self._all().keys()
+
+    def values(self) -> Any:
+        return self._all().values()
+
+    def items(self) -> Any:
+        return self._all().items()
+
+    def copy(self) -> dict[str, Any]:
+        return self._all()
+
+    def __or__(self, other: Any) -> Any:
+        return self._all() | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self._all()
 
 
 def _with_value(row: Row, place: Any, value: Any) -> Row:

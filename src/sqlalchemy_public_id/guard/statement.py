@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import unwrap
+from inspect import Parameter, signature
 from typing import Any, NamedTuple, cast
 from weakref import ref
 
@@ -88,8 +88,7 @@ class InsertStatement:
     def dependent(self) -> dict[str, Column[Any]]:
         """Parameter → its column, for column defaults that may read the id of their row.
 
-        SQLAlchemy wraps a function that does not take the execution. The rows of ``insert().values([…])`` are read
-        through their own values only.
+        The rows of ``insert().values([…])`` are read through their own values only.
         """
         columns: tuple[Any, ...] = self.layout.prefetched if self.has_parameters_of_rows else ()
         names = {parameter.name for parameter in self.ids}
@@ -98,7 +97,7 @@ class InsertStatement:
             for column in columns
             if column.key not in names
             and getattr(column.default, "is_callable", False)
-            and unwrap(column.default.arg) is column.default.arg
+            and _takes_execution(column.default.arg)
         }
 
     @cached_property
@@ -145,6 +144,18 @@ class InsertStatement:
         """The table of the INSERT; only if :attr:`ids` is not empty."""
         table: Table = self.ids[0].column.table
         return table
+
+
+def _takes_execution(function: Any) -> bool:
+    """Return True if a column default may take the execution; SQLAlchemy wraps one that does not."""
+    try:
+        parameters = signature(function).parameters.values()  # of the function that is wrapped
+    except (TypeError, ValueError):  # it is written in C, and has no signature: SQLAlchemy passes it nothing
+        return False
+    return any(
+        each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) and each.default is Parameter.empty
+        for each in parameters
+    )
 
 
 cached_statements: RefDict[Any, InsertStatement] = RefDict()
