@@ -217,3 +217,36 @@ def test_related_rows_of_a_query(engines: tuple[Engine, Engine], documented_sess
     with documented_session() as session:
         team, created = idempotency.insert_once(session, Team(public_id=PUBLIC_ID))
         assert (team.size.players, created) == (1, False)
+
+
+def test_engine_of_a_base_table(new_engine: Callable[..., Engine]) -> None:
+    """A joined table is read and written where a flush writes it: with the table of its base."""
+    own = MetaData()
+
+    class Model(DeclarativeBase):
+        metadata = own
+
+    class Party(PublicIdMixin, Model):
+        __tablename__ = "party"
+        kind: Mapped[str] = mapped_column(String(9))
+        __mapper_args__ = {"polymorphic_on": "kind"}  # noqa: RUF012
+
+    class Firm(Party):
+        __tablename__ = "firm"
+        id: Mapped[int] = mapped_column(ForeignKey("party.id"), primary_key=True)
+        __mapper_args__ = {"polymorphic_identity": "firm"}  # noqa: RUF012
+
+    class Offer(PublicIdMixin, Model):
+        __tablename__ = "offer"
+        firm_id: Mapped[int] = mapped_column(ForeignKey("firm.id"))
+        firm: Mapped[Firm] = relationship()
+        firm_public_id = public_ref("firm")
+
+    engine = new_engine("sqlite")
+    own.create_all(engine)
+    for is_new in (True, False):
+        with Session(binds={Party.__table__: engine, Offer.__table__: engine}) as session:
+            assert idempotency.insert_once(session, Firm(public_id=PUBLIC_ID))[1] is is_new
+            offers = insert_in_bulk(session, Offer, [{"firm_public_id": PUBLIC_ID}])
+            assert [offer.firm_id for offer in offers] == [1]
+            session.commit()

@@ -226,9 +226,10 @@ def clause_of_writes(mapper: Mapper[Any]) -> Update | None:
     """Return a statement for which ``get_bind()`` chooses the database of writes; ``None`` if *mapper* has no table.
 
     It is an UPDATE, because sessions that choose a primary server by the statement may not look for an INSERT: that of
-    SQLAlchemy's documentation asks for an UPDATE, a DELETE, or a flush, which is what sends most INSERTs.
+    SQLAlchemy's documentation asks for an UPDATE, a DELETE, or a flush, which is what sends most INSERTs. A flush asks
+    for the database of the base, whose table may be the only one that a session has an engine for.
     """
-    within = visitors.iterate(mapper.local_table)  # it may be a query, which has no UPDATE, of tables
+    within = visitors.iterate(mapper.base_mapper.local_table)  # it may be a query, which has no UPDATE, of tables
     return next((update(cast("Table", each)) for each in within if isinstance(each, Table)), None)
 
 
