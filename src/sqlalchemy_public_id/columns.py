@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
-from sqlalchemy import Column, ColumnElement, UniqueConstraint
+from sqlalchemy import Column, ColumnElement, TextClause, UniqueConstraint
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.types import IdColumnType
@@ -48,9 +48,17 @@ def is_unique(column: Column[Any]) -> bool:
 
 
 def is_in_unique_key(column: Column[Any]) -> bool:
-    """Return True if any unique key of the table contains *column*, also one for some of its rows or with others."""
-    indexes = [[*index.columns] for index in column.table.indexes if index.unique]
-    return any(each is column for columns in [*_unique_keys(column.table), *indexes] for each in columns)
+    """Return True if any unique key of the table contains *column*, also one for some of its rows or with others.
+
+    Columns are compared by their names: a column that a program declares for a reflected table replaces the one that
+    its keys contain. The text of an expression in an index may name any column.
+    """
+    keys = [{each.name for each in columns} for columns in _unique_keys(column.table)]
+    for index in column.table.indexes:
+        if index.unique:
+            is_text = any(isinstance(each, TextClause) for each in index.expressions)
+            keys.append({column.name} if is_text else {each.name for each in index.columns})
+    return any(column.name in names for names in keys)
 
 
 def unique_with(column: Column[Any]) -> tuple[Column[Any], ...]:

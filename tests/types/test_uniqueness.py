@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Index, Integer, Table, UniqueConstraint, text
+from sqlalchemy import Column, Engine, Index, Integer, Table, UniqueConstraint, text
 from sqlalchemy.orm import configure_mappers
 from support.shapes import new_base
 
@@ -39,6 +40,7 @@ UNIQUE: dict[str, tuple[Any, ...]] = {
     "with another column": (UniqueConstraint("year", "public_id"),),
     "index": (Index("ux", "public_id", unique=True),),
     "index for some rows": (Index("ux", "public_id", unique=True, sqlite_where=text("year > 2000")),),
+    "index of an expression": (Index("ux", text("lower(public_id)"), unique=True),),
 }
 
 
@@ -48,3 +50,17 @@ def test_column_in_a_unique_key(kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", PublicIdWarning)
         configure(*UNIQUE[kind])
+
+
+@pytest.mark.parametrize("unique", ["UNIQUE (number)", "UNIQUE (year, number)"])
+def test_column_declared_for_a_reflected_table(new_engine: Callable[..., Engine], unique: str) -> None:
+    """The keys of a reflected table count for a column that the program declares in place of a reflected one."""
+    engine, base = new_engine("sqlite"), new_base()
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE box (id INTEGER PRIMARY KEY, year INT, number VARCHAR(12), {unique})")
+    ids = Column("number", PublicIdType(FORMAT), key="public_id", default=FORMAT.generate)
+    table = Table("box", base.metadata, ids, autoload_with=engine)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PublicIdWarning)
+        type("Box", (base,), {"__table__": table})
+        configure_mappers()
