@@ -507,6 +507,24 @@ def test_models_with_a_metadata_of_their_own(
 
 
 @on("sqlite")
+@pytest.mark.parametrize("command", ["plan", "add"])
+def test_models_of_another_database(
+    many: dict[str, People], of_two_metadata: str, engine: Engine, command: str
+) -> None:
+    """``--all`` leaves out tables with a metadata of their own that the database lacks, and says so."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE many_2")
+
+    result = run(command, "--all", "--models", f"{of_two_metadata}:Base")
+
+    assert (result.exit_code, "many_2" in result.stdout) == (DONE, False)
+    assert "left out: many_2" in result.stderr
+    result = run(command, "many_2", "--models", f"{of_two_metadata}:Base")
+    assert result.exit_code != DONE
+    assert "there is no table 'many_2'" in result.output
+
+
+@on("sqlite")
 def test_audit_of_models_with_a_metadata_of_their_own(many: dict[str, People], of_two_metadata: str) -> None:
     """``audit --models`` also takes the formats of models with a metadata of their own."""
     run("add", "many_2", "--format", 'NanoId(prefix="other")')

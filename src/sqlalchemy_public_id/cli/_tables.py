@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from sqlalchemy import Column, Engine, MetaData, Table, inspect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Mapper, configure_mappers
 
-from sqlalchemy_public_id.cli._console import UsageProblem
+from sqlalchemy_public_id.cli._console import UsageProblem, echo_stderr
 from sqlalchemy_public_id.columns import public_id_columns
 from sqlalchemy_public_id.errors import PublicIdError
 from sqlalchemy_public_id.migrations import Options, PublicIdColumn
@@ -95,6 +95,27 @@ def chosen_schemas(engine: Engine, pattern: str | None) -> Sequence[str | None]:
     return matching
 
 
+def _leave_out_elsewhere(
+    engine: Engine, targets: list[PublicIdColumn], own: Set[tuple[str, str | None]], schemas: Sequence[str | None]
+) -> list[PublicIdColumn]:
+    """Leave out tables that the database lacks, and say so, unless the metadata of the base has them (*own*).
+
+    A metadata of its own is how models say that their tables are in another database.
+    """
+    inspector = inspect(engine)
+    elsewhere = [
+        target
+        for target in targets
+        if (target.table, target.schema) not in own
+        and not any(inspector.has_table(target.table, target.schema or schema) for schema in schemas)
+    ]
+    if not elsewhere or len(elsewhere) == len(targets):
+        return targets
+    names = ", ".join(target.table for target in elsewhere)
+    echo_stderr(f"left out: {names}, whose models have a metadata of their own, and which this database does not have")
+    return [target for target in targets if target not in elsewhere]
+
+
 def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) -> list[PublicIdColumn]:
     """Return the column of each table that *selection* names.
 
@@ -132,6 +153,9 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
         raise click.UsageError(f"the models declare no unique public id for {', '.join(sorted(unknown))}")
     if not targets:
         raise click.UsageError(f"no model of {base.__name__} has a unique public id")
+    if is_all:
+        own = {(table.name, table.schema) for table in base.metadata.tables.values()}
+        targets = _leave_out_elsewhere(engine, targets, own, schemas)
     if schemas == [None]:
         return targets
     if elsewhere := [target for target in targets if target.schema and (tables or target.schema in schemas)]:
