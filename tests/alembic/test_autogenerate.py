@@ -350,6 +350,20 @@ def test_changed_column_keeps_its_default(project: Project, change: str) -> None
 
 
 @on("mysql", "mariadb")
+def test_changed_column_keeps_a_constant_default(project: Project, engine: Engine) -> None:
+    """Alembic's change of a column of public ids keeps a text that is its server default, whatever stands in it."""
+    project.configure("compare_type=True,")
+    project.migrate(shop(FORMAT))
+    project.execute("ALTER TABLE customer ALTER public_id SET DEFAULT '%s:it''s'")
+    changed = shop(FORMAT)
+    changed.tables["customer"].c.public_id.comment = "shown in URLs"
+    for step in (lambda: project.migrate(changed), project.downgrade):
+        step()
+        with engine.connect() as connection:
+            assert "DEFAULT '%s:it''s'" in connection.exec_driver_sql("SHOW CREATE TABLE customer").one()[1]
+
+
+@on("mysql", "mariadb")
 @pytest.mark.parametrize("phase", ["expand", "add"])
 def test_changed_column_stays_hidden(project: Project, engine: Engine, phase: str) -> None:
     """Alembic's change of a column of public ids leaves it hidden from INSERTs without a list of columns."""

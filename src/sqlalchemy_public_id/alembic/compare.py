@@ -254,11 +254,12 @@ def _keep_ids(context: AutogenContext, op: AlterColumnOp, column: Column[Any]) -
 def _repeat_default(op: AlterColumnOp, state: State) -> None:
     """Repeat default and invisibility in Alembic's change of a column, because a MODIFY drops what it leaves out.
 
-    SQLAlchemy cuts a default in parentheses on MySQL, reflects none on MariaDB, and knows no invisible columns.
+    SQLAlchemy cuts a default in parentheses on MySQL, reflects none on MariaDB, and knows no invisible columns; Alembic
+    doubles each ``%`` of a text.
     """
-    is_text, hidden = state.default is not None and state.default.startswith("'"), " INVISIBLE" * state.is_invisible
-    if state.default is not None and (hidden or not is_text):
-        op.existing_server_default = StoredDefault((state.default if is_text else f"({state.default})") + hidden)
+    default, hidden = state.default, " INVISIBLE" if state.is_invisible else ""
+    if default is not None:
+        op.existing_server_default = StoredDefault((default if default.startswith("'") else f"({default})") + hidden)
     elif hidden and state.nullable:
         op.existing_server_default = StoredDefault(f"NULL{hidden}")
 
