@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
@@ -235,6 +236,31 @@ def test_old_link_of_an_endpoint_that_builds_its_response(session: Session, fail
     assert old.headers.get_list("Sunset") == ["Wed, 02 Jun 9999 00:00:00 GMT"]
     assert old.headers.get_list("Deprecation") == ["@1793491200"]
     assert "Sunset" not in new.headers
+
+
+@pytest.mark.parametrize("install", [fastapi.install, starlette.install])
+def test_mounted_application_without_headers(install: Any) -> None:
+    """An application that is mounted may answer without headers, which ASGI leaves out then."""
+
+    async def mounted(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    app = FastAPI() if install is fastapi.install else Starlette()
+    app.mount("/mounted", mounted)
+    install(app)
+
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/mounted/", "root_path": "", "query_string": b"", "headers": []}
+    asyncio.run(app(scope, receive, send))
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
 @services

@@ -173,8 +173,9 @@ class _OldLinks:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(scope.get(HEADERS, {}))
+            if message["type"] == "http.response.start" and HEADERS in scope:
+                message.setdefault("headers", [])  # a mounted application may leave them out
+                MutableHeaders(scope=message).update(scope[HEADERS])
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
