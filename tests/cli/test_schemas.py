@@ -257,3 +257,17 @@ def test_fifty_tenants_beside_writers(engine: Engine) -> None:
     assert (done.exit_code, failed, incomplete) == (DONE, [], []), done.stderr
     assert written[0] > 100
     assert longest[0] < 5
+
+
+def test_audit_of_a_column_that_some_tenants_have(tenants: Tenants) -> None:
+    """``audit --column`` of several schemas is refused only if none of them has the column."""
+    first = tenants.people[0]
+    arguments = ["audit", "--column", "number", "--schema", tenants.pattern]
+    audited = run(*arguments)
+    assert audited.exit_code == UNUSABLE
+    assert f"there is no column 'number' in {first.schema}.person, " in audited.stderr
+
+    assert run("add", "person", "--column", "number", "--schema", str(first.schema)).exit_code == DONE
+    audited = run(*arguments)
+    assert audited.exit_code == DONE
+    assert f"{first.schema}.person: 20 ids (12 of 0-9 a-z); nothing is wrong" in audited.stdout

@@ -76,6 +76,42 @@ def run(
     >>> print(report.at_least("error")[0].message)
     1 of 1 ids that were read are malformed: 'izkpm55j334u' (expected usr_ and 12 of 0-9 a-z)
     """
+    report = read_schema(
+        bind,
+        schema=schema,
+        tables=tables,
+        column=column,
+        formats=formats,
+        models=models,
+        clusters=clusters,
+        sample=sample,
+        defaults=defaults,
+    )
+    require_column(report, column)
+    return report
+
+
+def require_column(report: Report, column: str | None) -> None:
+    """Refuse a *column* that was named and that no table of *report* has, as far as the tables can be read."""
+    known = [each for each in report.tables if each.has_column or not each.readable]
+    if column is not None and report.tables and not known:
+        tables = ", ".join(each.name for each in report.tables)
+        raise ConfigurationError(f"there is no column {safe_repr(column)} in {tables}")
+
+
+def read_schema(
+    bind: Engine | Connection,
+    *,
+    schema: str | None,
+    tables: Collection[str] | None,
+    column: str | None,
+    formats: Mapping[str, Format] | None,
+    models: Models,
+    clusters: Clusters | None,
+    sample: int,
+    defaults: bool,
+) -> Report:
+    """Return the report of :func:`run`, also if no table has the *column*: one of several schemas may lack it."""
     if sample < 1:
         raise ConfigurationError(f"sample is {safe_repr(sample)}, expected 1 or more")
     check_names(column="public_id" if column is None else column, schema=schema)
@@ -105,9 +141,6 @@ def run(
                 of_table, found = _audit(table, audited)
                 report.tables.append(of_table)
                 report.findings.extend(one for one in found if defaults or one.problem != "default-missing")
-        known = [each for each in report.tables if each.has_column or not each.readable]
-        if column is not None and report.tables and not known:
-            raise ConfigurationError(f"there is no column {safe_repr(column)} in {', '.join(sorted(audited))}")
     return report
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import click
 from sqlalchemy import make_url
 
-from sqlalchemy_public_id.audit import Finding, Report, Severity
-from sqlalchemy_public_id.audit import run as run_audit
+from sqlalchemy_public_id.audit import Finding, Report, Severity, read_schema, require_column
 from sqlalchemy_public_id.cli._console import (
     connect,
     counted,
@@ -112,9 +111,10 @@ def audit(
     report = Report([], [])
     with connect(url) as engine:
         for each in chosen_schemas(engine, schema):
-            of_schema = run_audit(engine, schema=each, **options)
+            of_schema = read_schema(engine, schema=each, **options)
             report.tables.extend(of_schema.tables)
             report.findings.extend(of_schema.findings)
+    require_column(report, options["column"])
     if as_json or output == "json":
         facts: dict[str, Any] = {"url": safe_url(make_url(url)), **report.as_dict()}
         if not remedies:
