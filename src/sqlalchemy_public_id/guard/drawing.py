@@ -79,7 +79,7 @@ class NewIds:
         "connection",
         "generate",
         "outer",
-        "reader",
+        "runner",
         "sent",
         "session",
         "used",
@@ -95,7 +95,7 @@ class NewIds:
         """Object of a flush → the id that waits for its INSERT, in the order of the draws."""
         self.sent: set[InstanceState[Any]] = set()
         """The objects of a flush whose ids have been handed over to an INSERT."""
-        self.reader: tuple[int, asyncio.Task[Any] | None] = (0, None)
+        self.runner: tuple[int, asyncio.Task[Any] | None] = (0, None)
         """The thread and task that flushes."""
         self.alone: dict[tuple[InstanceState[Any], str], str] = {}
         """Object of a flush and attribute → its id, which is sent in an INSERT of its own."""
@@ -152,9 +152,9 @@ class NewIds:
 
     def is_of_others(self) -> bool:
         """Return True if another thread or task flushes."""
-        task = self.reader[1]
+        task = self.runner[1]
         # a task that was canceled again while it rolled back has not said that its flush is over
-        return self.reader != _reader() and not (task is not None and task.done())
+        return self.runner != _runner() and not (task is not None and task.done())
 
 
 # --- the ids of a flush
@@ -221,7 +221,7 @@ def begin(state: InstanceState[Any], connection: Connection, column: Column[Any]
     type_: Any = column.type
     ids = by_column[column] = NewIds(type_, column)
     ids.session, ids.outer, ids.connection = session_token(state), outer, ref(connection)
-    ids.reader = _reader()
+    ids.runner = _runner()
     of_session = _of_session.get(ref(session))
     if of_session is None:
         of_session = _of_session.keep(session, [])
@@ -247,7 +247,7 @@ def draw_on_access(state: InstanceState[Any], column: Column[Any], type_: IdColu
     return ids.waiting.pop(state) if state in ids.waiting else ids.draw()
 
 
-def _reader() -> tuple[int, asyncio.Task[Any] | None]:
+def _runner() -> tuple[int, asyncio.Task[Any] | None]:
     """Return the thread and the task that is running."""
     try:
         task = asyncio.current_task()
