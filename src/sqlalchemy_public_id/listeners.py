@@ -53,12 +53,13 @@ def _listen_to_mappers(name: str, function: Callable[..., Any]) -> None:
     SQLAlchemy stops with an error at a listener that is added while another thread configures a mapper, and never
     configures this mapper again: it would lack the listeners of its ids for the rest of the process.
     """
-    before = _of_mappers.get(name, ())
-    _of_mappers[name] = (*before, function)
-    if not before:
+    if name not in _of_mappers:
 
         def call_all(*args: Any) -> None:
-            for each in _of_mappers[name]:
+            for each in _of_mappers.get(name, ()):
                 each(*args)
 
-        event.listen(Mapper, name, call_all)
+        event.listen(Mapper, name, call_all)  # first, or the next use would not repeat it after an interruption
+    before = _of_mappers.get(name, ())
+    if function not in before:
+        _of_mappers[name] = (*before, function)

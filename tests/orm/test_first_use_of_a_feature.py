@@ -50,3 +50,41 @@ def test_models_are_configured_meanwhile(first_use: str) -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert (ran.stdout, ran.stderr) == ("validated\n", "")
+
+
+INTERRUPTED = """
+import sys
+from sqlalchemy import event
+from sqlalchemy.orm import DeclarativeBase, configure_mappers
+from sqlalchemy_public_id import InvalidPublicId, NanoId, PublicIdMixin, PublicIdType
+
+def interrupt(frame, what, argument):
+    if frame.f_code is event.listen.__code__ and frame.f_locals["identifier"] == "mapper_configured":
+        sys.setprofile(None)
+        raise TimeoutError
+
+sys.setprofile(interrupt)
+try:
+    PublicIdType(NanoId())
+except TimeoutError:
+    print("interrupted")
+
+class Base(DeclarativeBase): ...
+
+class Customer(PublicIdMixin, Base):
+    __tablename__ = "customer"
+
+configure_mappers()
+try:
+    Customer(public_id="malformed!")
+except InvalidPublicId:
+    print("validated")
+"""
+"""A program with a time limit, which ends its first use of the library."""
+
+
+def test_models_are_declared_after_an_interruption() -> None:
+    """If a signal interrupts the first use, the next one is complete."""
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+
+    assert (ran.stdout, ran.stderr) == ("interrupted\nvalidated\n", "")
