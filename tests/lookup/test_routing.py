@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Delete, Engine, ForeignKey, Insert, MetaData, String, Update, func, insert, select
+from sqlalchemy.ext.horizontal_shard import ShardedSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, backref, foreign, mapped_column, relationship
 from support.ways import flush, insert_in_bulk
 
@@ -250,3 +251,20 @@ def test_engine_of_a_base_table(new_engine: Callable[..., Engine]) -> None:
             offers = insert_in_bulk(session, Offer, [{"firm_public_id": PUBLIC_ID}])
             assert [offer.firm_id for offer in offers] == [1]
             session.commit()
+
+
+def test_sharded_session_chooses_no_shard_by_a_statement(engines: tuple[Engine, Engine]) -> None:
+    """The ``shard_chooser`` of a sharded session, whose SELECTs ask every shard anyway, is not asked with an UPDATE."""
+    shards = dict(zip("ab", engines, strict=True))
+    for engine in engines:
+        Shop.metadata.create_all(engine)
+
+    def choose(mapper: Any, instance: Any, clause: Any = None) -> str:
+        assert clause is None
+        return "a"
+
+    everywhere: Any = {"identity_chooser": lambda *_, **__: [*shards], "execute_chooser": lambda _: [*shards]}
+    with ShardedSession(shards=shards, shard_chooser=choose, **everywhere) as session:
+        session.add(Buyer(public_id=PUBLIC_ID))
+        sales = insert_in_bulk(session, Sale, [{"buyer_public_id": PUBLIC_ID}])
+        assert [sale.buyer_id for sale in sales] == [1]

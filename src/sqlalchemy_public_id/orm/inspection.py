@@ -235,7 +235,13 @@ def clause_of_writes(mapper: Mapper[Any]) -> Update | None:
 
 @contextmanager
 def reading_where_it_writes(session: Session) -> Generator[None]:
-    """Send the SELECTs of *session* to the database that it inserts into, because replicas lag behind."""
+    """Send the SELECTs of *session* to the database that it inserts into, because replicas lag behind.
+
+    A sharded session asks each shard that it has chosen, and its ``shard_chooser`` gets no UPDATE.
+    """
+    if is_sharded(session):
+        yield
+        return
     own, choose = vars(session), session.get_bind
     before = {name: own[name] for name in ["get_bind"] if name in own}
 
