@@ -97,7 +97,12 @@ _BUSY = {"40001", "40P01", "55P03", "1205", "1213", "1020", "1412", "database is
 _FULL = {"53100", "1114", "1021", "1026", "3", "28", "database or disk is full", "disk I/O error"}
 """The disk is full."""
 _DOWN = {"57P01", "57P02", "57P03", "57014", "2003", "2006", "2013", "1053", "1927", "1317", "connection failed"}
-"""The server stops, starts or is down, or it has ended the session or the statement."""
+_DOWN |= {"cannot exit pipeline mode while busy", "sending query failed: cannot exit pipeline mode while busy"}
+"""The server stops, starts or is down, or it has ended the session or the statement.
+
+The texts are of psycopg and its ROLLBACK, if the session ends within ``executemany()``: once in 600 times, also without
+this library.
+"""
 
 ALLOWED_CODES = frozenset(_BUSY | _FULL | _DOWN)
 ALLOWED_NAMES = {

@@ -243,12 +243,12 @@ def _keep_ids(context: AutogenContext, op: AlterColumnOp, column: Column[Any]) -
         return
     if not column.nullable:
         op.modify_nullable = None
-    state = _read_state(context, target)
     # on MySQL, SQLAlchemy does not reflect a comment after a default with parentheses
-    if op.modify_comment is not False and op.modify_comment == state.comment:
+    if op.modify_comment is not False and op.modify_comment == _read_state(context, target).comment:
         op.modify_comment = False
-    if isinstance(traits_for(context.dialect), MySQL) and op.modify_server_default is False:
-        _repeat_default(op, state)
+    # only if a change is left: reading the state takes several statements
+    if isinstance(traits_for(context.dialect), MySQL) and op.modify_server_default is False and op.has_changes():
+        _repeat_default(op, _read_state(context, target))
 
 
 def _repeat_default(op: AlterColumnOp, state: State) -> None:
