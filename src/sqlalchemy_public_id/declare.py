@@ -135,7 +135,7 @@ class PublicIdType(IdColumnType):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        refuse_conversions(cls)
+        refuse_conversions(cls, PublicIdType)
 
     def __init__(self, format: Format | type[TypedId], sql_type: SqlType | None = None) -> None:
         super().__init__(format, sql_type)

@@ -103,16 +103,16 @@ _CONVERSIONS = (
 )
 
 
-def refuse_conversions(type_: type[Any]) -> None:
-    """Refuse a subclass of a column type that converts ids: comparisons and look-ups convert them by the format.
+def refuse_conversions(type_: type[Any], base: type[Any]) -> None:
+    """Refuse a subclass of the column type *base* that converts ids: comparisons and look-ups do so by the format.
 
     :raises ConfigurationError: with the remedy.
     """
-    own = [name for name in _CONVERSIONS if name in vars(type_)]
+    own = [name for name in _CONVERSIONS if getattr(type_, name) is not getattr(base, name)]
     if own:
         raise ConfigurationError(
-            f"{type_.__name__} defines {', '.join(own)}, but ids are stored, compared and read as their format says; "
-            f"write a subclass of Format instead"
+            f"{type_.__name__} has its own {', '.join(own)}, but ids are stored, compared and read as their format "
+            f"says; write a subclass of Format instead"
         )
 
 

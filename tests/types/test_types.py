@@ -162,8 +162,11 @@ CONVERSIONS = ["process_bind_param", "process_result_value", "bind_processor", "
 @pytest.mark.parametrize("method", CONVERSIONS)
 def test_subclass_that_converts_ids(method: str) -> None:
     """A subclass with conversions of its own is refused, because comparisons and look-ups would not know them."""
-    with pytest.raises(ConfigurationError, match=rf"Reversed defines {method}, .* write a subclass of Format"):
-        type("Reversed", (PublicIdType,), {"cache_ok": True, method: lambda self, *given: None})
+    own: dict[str, Any] = {method: lambda self, *given: None}
+    message = rf"Reversed has its own {method}, .* write a subclass of Format"
+    for bases, names in [((PublicIdType,), own), ((type("Mixin", (), own), PublicIdType), {})]:
+        with pytest.raises(ConfigurationError, match=message):
+            type("Reversed", bases, {"cache_ok": True, **names})
 
 
 VARIANTS: dict[str, Callable[[], Any]] = {
