@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import Connection, Engine
@@ -90,11 +91,12 @@ def test_file(connection: Connection, tmp_path: Path, caplog: pytest.LogCaptureF
     ("make", "error"),
     [
         (lambda engine: MaxLoad(-1), "statements is -1, expected a number of 0 or more"),
+        (lambda engine: MaxLoad(cast("int", float("nan"))), "statements is nan, expected a number of 0 or more"),
         (lambda engine: MaxLag(engine, 0), "seconds is 0, expected a time above 0"),
         (lambda engine: MaxLag(engine, -0.5), "seconds is -0.5, expected a time above 0"),
         (lambda engine: MaxLag(engine, float("nan")), "seconds is nan, expected a time above 0"),
     ],
-    ids=["load", "no time", "negative time", "not a number"],
+    ids=["load", "load that is no number", "no time", "negative time", "not a number"],
 )
 def test_limit_that_is_impossible(engine: Engine, make: Callable[[Engine], object], error: str) -> None:
     """A limit below which nothing can be is refused, because the backfill would wait for ever, or never."""

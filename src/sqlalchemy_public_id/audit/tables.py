@@ -154,20 +154,19 @@ class AuditedTable:
         return {*index.columns} == {self.column, *self._unique_with}
 
     @cached_property
-    def declared_others(self) -> tuple[str, ...] | None:
-        """The columns with which the models declare the column unique; ``None`` if they do not declare it."""
+    def _declared(self) -> tuple[str, ...] | None:
         return others_in_models(self.models, self.live.target)
 
     @property
     def is_declared(self) -> bool:
         """True if the models declare the column, and what it is unique with."""
-        return self.declared_others is not None
+        return self._declared is not None
 
     @cached_property
     def _unique_with(self) -> tuple[str, ...]:
         """The columns that rows with equal ids differ in: as the models say, or else the smallest unique index."""
-        if self.declared_others is not None:
-            return self.declared_others
+        if self._declared is not None:
+            return self._declared
         indexes = [each for each in self._read_state.indexes if each.guards and self.column in each.columns]
         smallest = min(indexes, key=lambda each: (len(each.columns), each.primary, each.columns), default=None)
         others = () if smallest is None else tuple(name for name in smallest.columns if name != self.column)

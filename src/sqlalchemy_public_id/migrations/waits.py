@@ -51,7 +51,7 @@ class MaxLoad(_Wait):
     """
 
     def __init__(self, statements: int) -> None:
-        if statements < 0:
+        if not statements >= 0:  # no load is larger than NaN
             raise ConfigurationError(f"statements is {statements!r}, expected a number of 0 or more")
         self.statements = statements
 
