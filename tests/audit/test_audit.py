@@ -133,6 +133,21 @@ def test_missing_column(engine: Engine, create: Callable[[MetaData], None], uniq
 
 
 @on("sqlite")
+def test_index_of_a_missing_column(engine: Engine) -> None:
+    """The command that adds a column gives its unique index the name that the models have."""
+    declared = MetaData(naming_convention={"ix": "own_%(column_0_label)s"})
+    ids = public_id_column(NanoId()).column
+    ids.name = ids.key = "public_id"
+    Table(NAME, declared, Column("id", BigInteger, primary_key=True), ids)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE {NAME} (id integer PRIMARY KEY)")
+
+    remedy = str(found(engine, models=declared)["column-missing"].remedy)
+
+    assert f"--unique-name own_{NAME}_public_id " in remedy
+
+
+@on("sqlite")
 def test_format_of_a_missing_column(engine: Engine) -> None:
     """A format for a table without the column is an error, because no id was checked."""
     with engine.begin() as connection:

@@ -66,10 +66,7 @@ def _missing_column(table: AuditedTable, format: Format) -> Finding:
     """Return the finding of a column that the models declare, or whose format was passed."""
     others = [each for each in table.columns if each.lower() == table.column.lower()]
     message = f"the table has no column {table.column} for ids of {format!r}{f', but {others[0]}' if others else ''}"
-    options: dict[str, Any] = {"schema": table.schema, "format": format, "unique_with": table.declared_others}
-    if table.column != "public_id":
-        options["column"] = table.column
-    remedy = None if others else Remedy("sh", (command_line("add", table.name, **options),))
+    remedy = None if others else _command("add", table, replace(table.target, server_default="keep"))
     return table.finding("column-missing", "error", message, remedy)
 
 
@@ -346,8 +343,8 @@ def _statements(table: AuditedTable, steps: Sequence[Step]) -> Remedy:
 
 def _command(name: str, table: AuditedTable, target: PublicIdColumn) -> Remedy:
     """Return the command ``public-id`` *name* for *target*, with the options that differ from the defaults."""
-    type_ = table.columns[table.column]["type"]
-    is_told = table.format is not None and not has_width_of(type_, target.format)
+    existing = table.columns.get(table.column)  # of which the command guesses a format that is not told
+    is_told = table.format is not None and not (existing and has_width_of(existing["type"], target.format))
     usual = replace(PublicIdColumn.of(target.table, target.column), column="public_id")
     of_the_column = () if name == "backfill" else ("unique_name", "unique_with", "collation", "server_default")
     options = ("column", "schema", "format", *of_the_column)
