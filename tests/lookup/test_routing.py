@@ -230,12 +230,12 @@ def test_engine_of_a_base_table(new_engine: Callable[..., Engine]) -> None:
     class Party(PublicIdMixin, Model):
         __tablename__ = "party"
         kind: Mapped[str] = mapped_column(String(9))
-        __mapper_args__ = {"polymorphic_on": "kind"}  # noqa: RUF012
+        __mapper_args__ = {"polymorphic_on": "kind"}  # noqa: RUF012  # SQLAlchemy reads it
 
     class Firm(Party):
         __tablename__ = "firm"
         id: Mapped[int] = mapped_column(ForeignKey("party.id"), primary_key=True)
-        __mapper_args__ = {"polymorphic_identity": "firm"}  # noqa: RUF012
+        __mapper_args__ = {"polymorphic_identity": "firm"}  # noqa: RUF012  # SQLAlchemy reads it
 
     class Offer(PublicIdMixin, Model):
         __tablename__ = "offer"

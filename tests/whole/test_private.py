@@ -296,7 +296,8 @@ def test_mappers_beside_a_class_that_cannot_be_compared() -> None:
         def __eq__(cls, other: object) -> bool:
             raise TypeError("not comparable")
 
-        __hash__ = None  # type: ignore[assignment]
+        def __hash__(cls) -> int:
+            raise TypeError("not hashable")
 
     class Foreign(metaclass=Refusing): ...
 

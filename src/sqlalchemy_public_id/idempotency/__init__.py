@@ -192,8 +192,10 @@ def _refuse_what_cannot_be_repeated(state: InstanceState[Any], name: str) -> Non
 
 def _in_transaction(session: Session, mapper: Mapper[Any]) -> bool:
     """Return True if a transaction has begun: that of *session*, or that of a connection which it was made with."""
+    if session.in_transaction():
+        return True
     bind = session.get_bind(mapper=mapper, clause=clause_of_writes(mapper))
-    return session.in_transaction() or (isinstance(bind, Connection) and bind.in_transaction())
+    return isinstance(bind, Connection) and bind.in_transaction()
 
 
 # --- the insert
