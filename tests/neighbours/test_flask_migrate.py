@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -68,3 +70,16 @@ def test_project(tmp_path: Path) -> None:
     assert [str(id)[:4] for (id,) in query(tmp_path, "SELECT public_id FROM customer")] == ["cus_", "cus_"]
     flask_db(tmp_path, "downgrade")
     assert query(tmp_path, "SELECT * FROM customer ORDER BY id") == [(1, "Ada"), (2, "Grace")]
+
+
+def test_models_argument(tmp_path: Path) -> None:
+    """``public-id`` takes the base of Flask-SQLAlchemy as ``shop:db.Model``, and for ``shop:db`` names it."""
+    (tmp_path / "shop.py").write_text(APPLICATION.format(mixin="PublicIdColumnMixin, ", folder=tmp_path))
+    command = [sys.executable, "-m", "sqlalchemy_public_id.cli", "spec"]
+
+    spec = subprocess.run([*command, "shop:db.Model"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    refused = subprocess.run([*command, "shop:db"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert '"Customer"' in spec.stdout
+    assert refused.returncode == 2
+    assert "shop:db is not a declarative base; pass shop:db.Model" in refused.stderr

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import click
 from sqlalchemy import Column, Engine, MetaData, Table, inspect
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Mapper, configure_mappers
+from sqlalchemy.orm import Mapper, configure_mappers, registry
 
 from sqlalchemy_public_id.cli._console import UsageProblem, echo_stderr
 from sqlalchemy_public_id.columns import public_id_columns
@@ -43,23 +44,31 @@ class Selection:
 
 
 def base_argument(text: str) -> Any:
-    """Import the declarative base that an argument names, ``package.module:Base``."""
+    """Import the declarative base that an argument names, ``package.module:Base`` or ``package.module:db.Model``."""
     module_name, _, name = text.partition(":")
     if not module_name or not name:
         raise click.BadParameter(f"{text!r} is not module:Base, such as shop.models:Base")
     if "" not in sys.path:
         sys.path.insert(0, "")  # as "python -m" does; a script has its own folder there
     try:
-        base = getattr(importlib.import_module(module_name), name)
+        base: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise click.BadParameter(f"there is no module {error.name!r}") from None
+    try:
+        base = attrgetter(name)(base)
     except AttributeError:
         raise click.BadParameter(f"the module {module_name!r} has no {name!r}") from None
-    if not hasattr(getattr(base, "registry", None), "mappers"):
-        raise click.BadParameter(
-            f"{text} is not a declarative base; expected a class such as class Base(DeclarativeBase)"
-        )
-    return base
+    if is_base(base):
+        return base
+    hint = f"; pass {text}.Model" if is_base(getattr(base, "Model", None)) else ""
+    raise click.BadParameter(
+        f"{text} is not a declarative base{hint or '; expected a class such as class Base(DeclarativeBase)'}"
+    )
+
+
+def is_base(given: Any) -> bool:
+    """Return True for a declarative base, or a model; the ``db`` of Flask-SQLAlchemy has ``registry``, too."""
+    return isinstance(given, type) and isinstance(getattr(given, "registry", None), registry)
 
 
 def declared_ids(base: Any) -> Iterator[tuple[Mapper[Any], str, Column[Any]]]:
