@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Uuid, insert, inspect, text
+from sqlalchemy import BigInteger, Column, Engine, ForeignKey, Integer, MetaData, Table, Uuid, insert, inspect, text
 from sqlalchemy.orm import DeclarativeBase, Mapped
 from support.applied_remedies import mend, paste
 from support.invoices import NAME, NewInvoices, raise_counter
@@ -16,6 +16,7 @@ from support.marks import SERVERS, on
 from sqlalchemy_public_id import (
     NanoId,
     ObjectId,
+    PublicIdMixin,
     PublicIdType,
     Snowflake,
     Ulid,
@@ -287,3 +288,34 @@ def test_every_column_of_the_models(engine: Engine, create: Callable[[MetaData],
     assert malformed(audit.run(engine, tables=["letter"], models=Base.metadata, formats=of_code)) == ["code"]
     [other] = audit.run(engine, tables=["letter"]).tables
     assert (other.column, other.has_column) == ("public_id", False)
+
+
+def test_columns_that_repeat_ids(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """With models, a history table, which repeats ids, and a foreign key to them need neither ids nor an index."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData()
+
+    class Novel(PublicIdMixin, Base):
+        __tablename__ = "novel"
+
+    history = Novel.metadata.tables["novel"].to_metadata(Base.metadata, name="novel_history")
+    history.indexes.clear()
+    history.c.public_id.nullable, history.c.id.autoincrement = True, False
+    history.append_column(Column("version", Integer, primary_key=True, autoincrement=False))
+    reference = Column("public_id", PublicIdType(NanoId()), ForeignKey("novel.public_id"))
+    Table("novel_of_the_day", Base.metadata, Column("day", Integer, primary_key=True), reference)
+    create(Base.metadata)
+    tables = [*Base.metadata.tables]
+
+    report = audit.run(engine, tables=tables, models=Base.metadata)
+
+    assert report.at_least("warning") == []
+    assert {each.name: each.has_column for each in report.tables} == {
+        "novel": True,
+        "novel_history": False,
+        "novel_of_the_day": False,
+    }
+    guessed = audit.run(engine, tables=tables)
+    named = audit.run(engine, tables=["novel_history"], models=Base.metadata, column="public_id")
+    assert [each.worst() for each in (guessed, named)] == ["error", "error"]

@@ -55,7 +55,7 @@ def run(
     """Audit every table that has a *column* of public ids, and the integer keys of all tables.
 
     :param column: the name of the column. By default, it is each column of public ids that *models* declare, and
-        ``public_id`` in other tables.
+        ``public_id`` in other tables, unless *models* declare it for ids of other rows, as a history table does.
     :param schema: the schema to audit; the default schema of the connection if it is left out.
     :param tables: the names of the tables to audit; all tables by default.
     :param formats: the format of the ids, by table. The audit takes the formats of other tables from *models*, or
@@ -117,7 +117,7 @@ def read_schema(
     check_names(column="public_id" if column is None else column, schema=schema)
     formats = {name: as_format(format) for name, format in (formats or {}).items()}
     clusters = clusters or {}
-    report = Report([], [])
+    report, is_named = Report([], []), column is not None
     with _connected(bind) as connection:
         if not is_supported(connection.dialect):
             raise ConfigurationError(f"cannot audit {connection.dialect.name}; expected one of {names_of_databases()}")
@@ -136,7 +136,7 @@ def read_schema(
                 is_first = each == columns[0]  # with the first one, the key is checked, too
                 of_column = formats if is_first else {}
                 table = AuditedTable(
-                    connection, inspector, name, schema, each, of_column, models, clusters, sample, is_first=is_first
+                    connection, inspector, name, schema, each, of_column, models, clusters, sample, is_first, is_named
                 )
                 of_table, found = _audit(table, audited)
                 report.tables.append(of_table)

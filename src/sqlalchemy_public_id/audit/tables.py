@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.exc import NoSuchTableError
 
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Severity, TableReport
-from sqlalchemy_public_id.columns import public_id_columns, public_id_type
+from sqlalchemy_public_id.columns import is_copy, is_public_id, public_id_columns, public_id_type
 from sqlalchemy_public_id.dialects import traits_for
 from sqlalchemy_public_id.errors import ConfigurationError, InvalidPublicId
 from sqlalchemy_public_id.formats import Format
@@ -52,6 +52,8 @@ class AuditedTable:
     """The number of rows that may be read."""
     is_first: bool
     """False for a further column of public ids: the key was checked with the first one."""
+    is_named: bool = False
+    """True if the caller named the column, which is then audited whatever the models declare."""
 
     @property
     def dialect(self) -> Dialect:
@@ -72,7 +74,13 @@ class AuditedTable:
 
     @property
     def has_column(self) -> bool:
-        return self.column in self.columns
+        return self.column in self.columns and (self.is_named or not self._repeats_ids)
+
+    @cached_property
+    def _repeats_ids(self) -> bool:
+        """True if the models declare the column as a foreign key, or as the copy that a history table has."""
+        columns = [each for model in self.declared for each in model.columns if each.name == self.column]
+        return any((is_copy(each) or each.foreign_keys) and not is_public_id(each) for each in columns)
 
     @cached_property
     def primary_key(self) -> list[str]:
