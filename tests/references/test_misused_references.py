@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, MetaData, create_engine, select, update
+from sqlalchemy import ForeignKey, MetaData, create_engine, inspect, select, update
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import (
     DeclarativeBase,
     Load,
@@ -56,6 +58,30 @@ def test_refresh_and_expire(db: Session) -> None:
     assert order.customer_public_id == CUSTOMERS[5]
     db.expire(order, ["customer_id"])
     assert order.customer_public_id == CUSTOMERS[5]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda copy: copy().customer_public_id,
+        lambda copy: copy(customer_public_id=CUSTOMERS[0]),
+        lambda copy: select(copy).where(copy.customer_public_id == CUSTOMERS[0]),
+        lambda copy: select(copy).order_by(copy.customer_public_id),
+    ],
+)
+def test_a_copied_attribute(use: Callable[[Any], Any]) -> None:
+    """A copy in a class that does not declare the reference is refused; sqlalchemy-history makes such copies."""
+
+    class Other(DeclarativeBase): ...
+
+    class OrderVersion(Other):
+        __tablename__ = "order_version"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    declared: Any = inspect(Order).all_orm_descriptors["customer_public_id"]
+    OrderVersion.customer_public_id = hybrid_property(declared.fget, fset=declared.fset, expr=declared.expr)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match=r"OrderVersion\.customer_public_id is a copy .* id of customer$"):
+        use(OrderVersion)
 
 
 # --- a public id or a key given to the relationship

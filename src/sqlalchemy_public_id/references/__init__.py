@@ -58,6 +58,7 @@ from sqlalchemy_public_id.references.reference import (
     declared_refs,
     has_relationships,
     public_refs,
+    ref_of,
     refs_of,
 )
 from sqlalchemy_public_id.weak import RefDict
@@ -127,10 +128,10 @@ class _RefAttribute(Declared, hybrid_property[Any]):
     def _write(self, instance: object, value: object) -> None:
         if isinstance(value, QueryableAttribute):
             return  # the default of a dataclass's constructor: the attribute of the class
-        writing.write(refs_of(instance_state(instance).mapper)[self.__name__], instance, value)
+        writing.write(self._ref(instance_state(instance).mapper), instance, value)
 
     def _expression(self, owner: Any) -> Any:
-        return _RefExpression(owner, self.__name__)
+        return _RefExpression(owner, self.__name__, self.relationship)
 
     def _in_values(self, cls: Any, value: object) -> NoReturn:
         name = self.__name__
@@ -139,9 +140,12 @@ class _RefAttribute(Declared, hybrid_property[Any]):
             f"[{{{name!r}: ...}}]), or set the foreign key to the key that lookup.keys_of() returns"
         )
 
+    def _ref(self, mapper: Mapper[Any]) -> PublicRef:
+        return ref_of(mapper, self.__name__, self.relationship)
+
     def _in_row(self, cls: Any, row: MutableMapping[str, Any], value: object) -> None:
         # session.execute() has translated the rows of a bulk statement already
-        if refs_of(inspect(cls).mapper)[self.__name__].key not in row:
+        if self._ref(inspect(cls).mapper).key not in row:
             self._in_values(cls, value)
 
 
@@ -149,11 +153,12 @@ class _RefAttribute(Declared, hybrid_property[Any]):
 
 
 class _RefExpression(operators.ColumnOperators):
-    """The reference *name* of *owner*, a model or an alias of one."""
+    """The reference *name* of *owner*, a model or an alias of one, which shows *relationship*."""
 
-    def __init__(self, owner: Any, name: str) -> None:
+    def __init__(self, owner: Any, name: str, relationship: str) -> None:
         self._owner = owner
         self._name = name
+        self._relationship = relationship
 
     def __clause_element__(self) -> ColumnElement[Any]:
         """Return the public id as a subquery. The foreign key beside it adds its own table to the FROM clause."""
@@ -182,7 +187,7 @@ class _RefExpression(operators.ColumnOperators):
             raise ConfigurationError(
                 f"{self._owner.__name__}.{self._name} belongs to no mapped class: use the attribute of a model"
             )
-        ref = refs_of(entity.mapper)[self._name]
+        ref = ref_of(entity.mapper, self._name, self._relationship)
         return ref, getattr(self._owner, ref.key)
 
     def _compare_keys(self, op: Any, value: Any) -> Any:

@@ -21,7 +21,14 @@ from sqlalchemy_public_id.errors import ConfigurationError, ReferenceNotReadable
 from sqlalchemy_public_id.messages import refuse_coroutine, safe_repr
 from sqlalchemy_public_id.orm.inspection import is_in_greenlet, session_of
 from sqlalchemy_public_id.references.queries import AT_ONCE, Beside, public_ids_by_key, values_of
-from sqlalchemy_public_id.references.reference import PublicRef, Source, UnresolvedKey, objects_with_refs, refs_of
+from sqlalchemy_public_id.references.reference import (
+    PublicRef,
+    Source,
+    UnresolvedKey,
+    objects_with_refs,
+    ref_of,
+    refs_of,
+)
 from sqlalchemy_public_id.weak import RefDict
 
 _REMEMBERED = "sqlalchemy_public_id.references"
@@ -101,7 +108,7 @@ def read(
     name, key, public_id = fetched
     if public_id is not None and relationship not in values and values.get(name) == key:
         return public_id  # the usual case on a page
-    ref, session = refs_of(state.mapper)[attribute], state.session
+    ref, session = ref_of(state.mapper, attribute, relationship), state.session
     shown = Unknown.NOT_LOADED if _lacks_key(state, ref) else read_loaded(state, ref)
     if shown in (Unknown.NOT_LOADED, Unknown.ASSIGNED):
         if session is None:

@@ -192,6 +192,21 @@ def refs_of(mapper: Mapper[Any]) -> dict[str, PublicRef]:
     return refs
 
 
+def ref_of(mapper: Mapper[Any], name: str, relationship: str) -> PublicRef:
+    """Return the reference *name* of *mapper*, which shows *relationship*.
+
+    :raises ConfigurationError: if a function of the attribute was copied to a class that does not declare it, as some
+        packages copy hybrid attributes to version tables.
+    """
+    ref = refs_of(mapper).get(name)
+    if ref is None:
+        raise ConfigurationError(
+            f"{mapper.class_.__name__}.{name} is a copy of another model's reference, which cannot be used; use the "
+            f"public id of {relationship}"
+        )
+    return ref
+
+
 def has_relationships(mapper: Mapper[Any]) -> bool:
     """Return True if all references of *mapper* have relationships. A ``backref`` may add a relationship later."""
     return all(declared.relationship in mapper.relationships for declared in declared_refs(mapper).values())
