@@ -81,6 +81,12 @@ def test_public_refs() -> None:
             references.public_refs(wrong)
 
 
+def test_annotation_of_the_attribute() -> None:
+    """The function that reads a reference is annotated with a type: packages that make schemas read it."""
+    read: Any = inspect(Bill).all_orm_descriptors["buyer_public_id"].fget
+    assert read.__annotations__["return"] == str | None
+
+
 def test_subclass_that_refers_to_itself() -> None:
     """A joined subclass may refer to itself, although SQLAlchemy repeats the condition of the relationship."""
 

@@ -125,6 +125,9 @@ class _RefAttribute(Declared, hybrid_property[Any]):
     def _read(self, instance: object) -> str | None:
         return reading.read(instance, self.__name__, self.relationship, writing.find_id_of_assigned_row)
 
+    # packages that read the annotations of hybrid attributes expect a type, and not its text
+    _read.__annotations__["return"] = str | None
+
     def _write(self, instance: object, value: object) -> None:
         if isinstance(value, QueryableAttribute):
             return  # the default of a dataclass's constructor: the attribute of the class
