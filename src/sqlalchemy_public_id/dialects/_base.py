@@ -191,6 +191,14 @@ class Traits:
         """Return True if a decimal expression is rounded as the value of a subquery, and not in a comparison."""
         return False
 
+    def sorted_length(self, type_: TypeEngine[Any], dialect: Dialect) -> int | None:
+        """Return how many characters of values of *type_* ORDER BY sees for sure, if comparisons see more of them."""
+        return None
+
+    def sorts_json(self, dialect: Dialect) -> bool:
+        """Return False if ORDER BY sorts arrays and objects of JSON in another order than comparisons do."""
+        return True
+
     # --- errors
 
     def error_code(self, error: BaseException | None) -> object:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import String, text
+from sqlalchemy import BINARY, JSON, VARBINARY, LargeBinary, String, text
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
@@ -42,6 +42,7 @@ _collations: WeakKeyDictionary[Dialect, str] = WeakKeyDictionary()
 _CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _KEY = re.compile(r".*for key '(.*)'\s*$", re.DOTALL)
 """The last one: the value before it is of a user."""
+_SORTED_LENGTH = 255
 
 
 class MySQL(Traits):
@@ -119,11 +120,24 @@ class MySQL(Traits):
     def limit_per_row(self, dialect: Dialect) -> LimitPerRow:
         """MariaDB has no LATERAL, and no LIMIT in a subquery after IN."""
         version: Any = dialect.server_version_info or ()
-        is_new = not getattr(dialect, "is_mariadb", False) and version >= (8, 0, 14)
+        is_new = not _is_mariadb(dialect) and version >= (8, 0, 14)
         return LimitPerRow.LATERAL if is_new else LimitPerRow.UNION
 
     def rounds_values_of_subqueries(self, dialect: Dialect) -> bool:
-        return bool(getattr(dialect, "is_mariadb", False))
+        return _is_mariadb(dialect)
+
+    def sorted_length(self, type_: TypeEngine[Any], dialect: Dialect) -> int | None:
+        """Of the weights of a value, ``max_sort_length`` bytes are sorted, by default 1024; a character has up to four.
+
+        MySQL sorts whole binary values.
+        """
+        kinds = (String, JSON, LargeBinary, BINARY, VARBINARY) if _is_mariadb(dialect) else (String,)
+        length = getattr(type_, "length", None)
+        is_whole = not isinstance(type_, kinds) or (length is not None and length <= _SORTED_LENGTH)
+        return None if is_whole else _SORTED_LENGTH
+
+    def sorts_json(self, dialect: Dialect) -> bool:
+        return _is_mariadb(dialect)  # which stores texts
 
     def error_code(self, error: BaseException | None) -> object:
         args = error.args if error is not None else ()
@@ -169,6 +183,10 @@ def _bytewise_text() -> type[String]:
         return written
 
     return BytewiseText
+
+
+def _is_mariadb(dialect: Dialect) -> bool:
+    return bool(getattr(dialect, "is_mariadb", False))
 
 
 def _message(error: Exception) -> str:

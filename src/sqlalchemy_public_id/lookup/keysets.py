@@ -7,7 +7,22 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import Column, ColumnElement, Dialect, Integer, Select, SQLColumnExpression, bindparam, inspect, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Dialect,
+    Integer,
+    PrimaryKeyConstraint,
+    Select,
+    SQLColumnExpression,
+    String,
+    Table,
+    UniqueConstraint,
+    bindparam,
+    inspect,
+    select,
+)
 from sqlalchemy.orm import ColumnProperty, Mapper
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
@@ -23,6 +38,8 @@ LIMIT = "sqlalchemy_public_id_limit"
 
 _KEYSETS = "sqlalchemy_public_id.keysets"
 """Key in the ``info`` of a public id's property: the keysets of plain pages, whose statements are built once."""
+_IN_PART = "_length", "_prefix"
+"""The ends of the names of options for indexes that have no whole values, such as ``mysql_length``."""
 
 
 class Keyset:
@@ -131,14 +148,25 @@ class Keyset:
                 f"order_by has a column of {others[0].name}, but a join can repeat a row at several places; sort by a "
                 f"subquery, such as select(Person.name).where(Person.id == Ticket.owner_id).scalar_subquery()"
             )
+        type_ = term.type_on(dialect)
+        if isinstance(type_, JSON) and not traits.sorts_json(dialect):
+            raise ConfigurationError(
+                f"order_by has JSON, and {dialect.name} sorts its arrays and objects in no order; sort by a text or a "
+                f'number in it, such as Ticket.data["rank"].as_integer()'
+            )
         column = None if name is None else self.mapper.columns[name]
+        is_enum = traits.sorts_enums_by_position and term.is_enum(dialect)
+        if column is None and isinstance(type_, String):
+            type_ = String()  # a concatenation has the length of its first part
+        is_whole = is_enum or _is_indexed(column, getattr(type_, "length", None))
         source = inspect(self.entity).selectable
         return replace(
             term,
             attribute=name,
             may_be_null=column is None or bool(column.nullable) or not has_row_of(source, column.table),
-            by_position=traits.sorts_enums_by_position and term.is_enum(dialect),
+            by_position=is_enum,
             is_rounded=name is None and traits.rounds_values_of_subqueries(dialect) and term.is_decimal,
+            cut_at=None if is_whole else traits.sorted_length(type_, dialect),
         )
 
     def _is_joined(self, visible: Any) -> bool:
@@ -161,6 +189,16 @@ class Keyset:
     def _tables(self) -> set[Any]:
         """The tables of the entity, or its aliases of them."""
         return {*self.mapper.tables, *(table for element in self._attributes for table in tables_in(element))}
+
+
+def _is_indexed(column: Any, length: int | None) -> bool:
+    """Return True if an index may sort *column*, of whose values it has all. It cannot have those of a TEXT."""
+    if length is None or not isinstance(getattr(column, "table", None), Table):
+        return False
+    table: Table = column.table
+    whole = [each for each in table.indexes if not any(key.endswith(_IN_PART) for key in each.dialect_kwargs)]
+    keys = [each for each in table.constraints if isinstance(each, (PrimaryKeyConstraint, UniqueConstraint))]
+    return any(column is each for key in (*whole, *keys) for each in key.columns)
 
 
 def plain_keyset(

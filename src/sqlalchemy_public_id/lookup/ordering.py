@@ -24,10 +24,13 @@ from sqlalchemy import (
     Numeric,
     ScalarSelect,
     SelectBase,
+    String,
     TableClause,
     UnaryExpression,
     and_,
     false,
+    func,
+    literal_column,
     or_,
     type_coerce,
 )
@@ -35,6 +38,7 @@ from sqlalchemy import cast as cast_to
 from sqlalchemy.orm import RelationshipProperty
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import Grouping
+from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.messages import safe_repr
@@ -62,6 +66,8 @@ class Term:
     which is sorted by its bits."""
     is_rounded: bool = False
     """True for an expression whose value MariaDB rounds in a subquery, and nowhere else."""
+    cut_at: int | None = None
+    """The number of characters that are sorted and compared; None for whole values."""
 
     @property
     def element(self) -> Any:
@@ -69,11 +75,15 @@ class Term:
         element: Any = getattr(self.expression, "__clause_element__", lambda: self.expression)()
         return element
 
+    def type_on(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Return the type of the values in the database."""
+        return undecorated(self.element.type.dialect_impl(dialect))
+
     def is_enum(self, dialect: Dialect) -> bool:
         """Return True if the database has a native type for the values, an ENUM or a SET."""
         from sqlalchemy.dialects.mysql import ENUM, SET  # takes a third of the import time of this library
 
-        return isinstance(undecorated(self.element.type.dialect_impl(dialect)), (ENUM, SET))
+        return isinstance(self.type_on(dialect), (ENUM, SET))
 
     @property
     def is_decimal(self) -> bool:
@@ -85,6 +95,8 @@ class Term:
         """Return *expression*, a value of the term, as it is compared."""
         if self.is_rounded:
             return cast_to(expression, _DECIMAL)
+        if self.cut_at is not None:
+            return func.substr(expression, 1, literal_column(str(self.cut_at)), type_=String())
         return type_coerce(expression, Integer) + 0 if self.by_position else expression
 
     @property
@@ -99,7 +111,7 @@ class Term:
     def order_by(self, nulls_are_largest: bool) -> list[ColumnElement[Any]]:
         """Return the ORDER BY of the term: one expression if the database sorts NULL in this way by default."""
         # what compares as equal must be sorted as equal
-        by: Any = self.value_of(self.element) if self.is_rounded else self.expression
+        by: Any = self.value_of(self.element) if self.is_rounded or self.cut_at else self.expression
         sorted_: ColumnElement[Any] = by.desc() if self.descending else by.asc()
         if not self.may_be_null or self._nulls_first(nulls_are_largest) == (self.descending is nulls_are_largest):
             return [sorted_]
