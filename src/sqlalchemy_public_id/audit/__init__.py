@@ -22,16 +22,14 @@ from sqlalchemy.exc import DBAPIError, NoResultFound, NoSuchTableError, Unreflec
 
 from sqlalchemy_public_id.audit.checks import find_problems
 from sqlalchemy_public_id.audit.report import Finding, Problem, Remedy, Report, Severity, TableReport, worst_first
-from sqlalchemy_public_id.audit.tables import AuditedTable
-from sqlalchemy_public_id.columns import public_id_columns
+from sqlalchemy_public_id.audit.tables import AuditedTable, AuditSettings
 from sqlalchemy_public_id.dialects import is_autocommit, message_of, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.migrations.column import check_names
 from sqlalchemy_public_id.migrations.databases import database_of, is_supported, names_of_databases
-from sqlalchemy_public_id.migrations.from_models import Models, tables_in_models
+from sqlalchemy_public_id.migrations.from_models import Models
 from sqlalchemy_public_id.types import as_format
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
@@ -76,17 +74,17 @@ def run(
     >>> print(report.at_least("error")[0].message)
     1 of 1 ids that were read are malformed: 'izkpm55j334u' (expected usr_ and 12 of 0-9 a-z)
     """
-    report = read_schema(
-        bind,
+    settings = AuditSettings(
         schema=schema,
         tables=tables,
         column=column,
-        formats=formats,
+        formats={name: as_format(format) for name, format in (formats or {}).items()},
         models=models,
-        clusters=clusters,
+        clusters=clusters or {},
         sample=sample,
         defaults=defaults,
     )
+    report = read_schema(bind, settings)
     require_column(report, column)
     return report
 
@@ -99,55 +97,29 @@ def require_column(report: Report, column: str | None) -> None:
         raise ConfigurationError(f"there is no column {safe_repr(column)} in {tables}")
 
 
-def read_schema(
-    bind: Engine | Connection,
-    *,
-    schema: str | None,
-    tables: Collection[str] | None,
-    column: str | None,
-    formats: Mapping[str, Format] | None,
-    models: Models,
-    clusters: Clusters | None,
-    sample: int,
-    defaults: bool,
-) -> Report:
-    """Return the report of :func:`run`, also if no table has the *column*: one of several schemas may lack it."""
-    if sample < 1:
-        raise ConfigurationError(f"sample is {safe_repr(sample)}, expected 1 or more")
-    check_names(column="public_id" if column is None else column, schema=schema)
-    formats = {name: as_format(format) for name, format in (formats or {}).items()}
-    clusters = clusters or {}
-    report, is_named = Report([], []), column is not None
+def read_schema(bind: Engine | Connection, settings: AuditSettings) -> Report:
+    """Return the report of :func:`run`, also if no table has the column: one of several schemas may lack it."""
+    schema = settings.schema
+    report = Report([], [])
     with _connected(bind) as connection:
         if not is_supported(connection.dialect):
             raise ConfigurationError(f"cannot audit {connection.dialect.name}; expected one of {names_of_databases()}")
         inspector = inspect(connection)
         existing = _list_tables(inspector, schema)
-        audited = set(existing if tables is None else tables)
-        if unknown := sorted({*audited, *formats, *clusters} - {*existing}):
+        audited = set(existing if settings.tables is None else settings.tables)
+        if unknown := sorted({*audited, *settings.formats, *settings.clusters} - {*existing}):
             place = f" in schema {schema!r}" if schema else ""
             raise ConfigurationError(
                 f"there is no table {', '.join(map(repr, unknown))}{place}; "
                 f"there are: {', '.join(sorted(existing)) or 'none'}"
             )
         for name in sorted(audited):
-            columns = _columns_of(models, name, schema) if column is None else [column]
-            for each in columns:
-                is_first = each == columns[0]  # with the first one, the key is checked, too
-                of_column = formats if is_first else {}
-                table = AuditedTable(
-                    connection, inspector, name, schema, each, of_column, models, clusters, sample, is_first, is_named
-                )
+            for position, each in enumerate(settings.columns_of(name)):
+                table = AuditedTable(connection, inspector, name, each, settings, is_first=position == 0)
                 of_table, found = _audit(table, audited)
                 report.tables.append(of_table)
-                report.findings.extend(one for one in found if defaults or one.problem != "default-missing")
+                report.findings.extend(one for one in found if settings.defaults or one.problem != "default-missing")
     return report
-
-
-def _columns_of(models: Models, name: str, schema: str | None) -> list[str]:
-    """Return the columns of public ids that *models* declare in a table, or ``public_id``, which another may have."""
-    declared = [each.name for table in tables_in_models(models, name, schema) for each in public_id_columns(table)]
-    return list(dict.fromkeys(declared)) or ["public_id"]
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def _check_visible(table: AuditedTable) -> Iterator[Finding]:
 
 
 def _check_missing(table: AuditedTable) -> Iterator[Finding]:
-    rows, limit, is_counted = len(table.values), table.limit, False
+    rows, limit, is_counted = len(table.values), table.settings.sample, False
     count = rows - len(table.ids)
     message = f"{count:,} of {rows:,} rows that were read have no id"
     if table.state.nullable and any(index.valid and not index.partial for index in table.indexes):  # finds them

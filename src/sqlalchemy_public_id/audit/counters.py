@@ -209,14 +209,14 @@ def _list_others(table: AuditedTable) -> Iterator[Finding]:
     counters = [each for each in table.connection.scalars(select(names).order_by(names)) if each == each.strip()]
     others = [each for each in counters if each not in known]  # the other rows are orders of counted ids
     if others:
-        why = "no model names them" if table.models else "no models were passed: models=, or --models"
+        why = "no model names them" if table.settings.models else "no models were passed: models=, or --models"
         message = f"counters were not compared with keys or ids, because {why}: {', '.join(map(repr, others))}"
         yield Finding(table.full_name, "name", "counter-not-compared", "info", message, {"counters": others})
 
 
 def _named(table: AuditedTable) -> Iterator[_Counted]:
     """Yield all counters of keys and of ids that the models name."""
-    several = [table.models] if isinstance(table.models, MetaData) else table.models or ()
+    several = [table.settings.models] if isinstance(table.settings.models, MetaData) else table.settings.models or ()
     for model in (each for models in several for each in models.tables.values()):
         for allocator in filter(None, map(allocator_of, model.primary_key)):
             yield _Counted(allocator.table.name, allocator.table.schema, allocator.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,9 @@ from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.keys.cluster.column import cluster_spec
+from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.column import check_names
 from sqlalchemy_public_id.migrations.databases import live_table
 from sqlalchemy_public_id.migrations.from_models import (
     Models,
@@ -36,28 +38,52 @@ from sqlalchemy_public_id.migrations.table import LiveTable, columns_of
 from sqlalchemy_public_id.naming import derived_name
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings:
+    """The arguments of :func:`~sqlalchemy_public_id.audit.run`, which all tables share."""
+
+    schema: str | None
+    tables: Collection[str] | None
+    column: str | None
+    formats: Mapping[str, Format]
+    models: Models
+    clusters: Clusters
+    sample: int
+    defaults: bool
+
+    def __post_init__(self) -> None:
+        if self.sample < 1:
+            raise ConfigurationError(f"sample is {safe_repr(self.sample)}, expected 1 or more")
+        check_names(column="public_id" if self.column is None else self.column, schema=self.schema)
+
+    def columns_of(self, table: str) -> list[str]:
+        """Return the columns to check: as named, or those that the models declare, or ``public_id``."""
+        if self.column is not None:
+            return [self.column]
+        declared = tables_in_models(self.models, table, self.schema)
+        names = [each.name for model in declared for each in public_id_columns(model)]
+        return list(dict.fromkeys(names)) or ["public_id"]
+
+
 @dataclass(eq=False)
 class AuditedTable:
-    """One table, and the arguments of :func:`~sqlalchemy_public_id.audit.run`. Its parts are read on demand."""
+    """One table, and how it is audited. Its parts are read on demand."""
 
     connection: Connection
     inspector: Inspector
     name: str
-    schema: str | None
     column: str
-    formats: Mapping[str, Format]
-    models: Models
-    clusters: Clusters
-    limit: int
-    """The number of rows that may be read."""
+    settings: AuditSettings
     is_first: bool
     """False for a further column of public ids: the key was checked with the first one."""
-    is_named: bool = False
-    """True if the caller named the column, which is then audited whatever the models declare."""
 
     @property
     def dialect(self) -> Dialect:
         return self.connection.dialect
+
+    @property
+    def schema(self) -> str | None:
+        return self.settings.schema
 
     @property
     def full_name(self) -> str:
@@ -74,7 +100,8 @@ class AuditedTable:
 
     @property
     def has_column(self) -> bool:
-        return self.column in self.columns and (self.is_named or not self._repeats_ids)
+        is_named = self.settings.column is not None  # then it is audited, whatever the models declare
+        return self.column in self.columns and (is_named or not self._repeats_ids)
 
     @cached_property
     def _repeats_ids(self) -> bool:
@@ -94,20 +121,22 @@ class AuditedTable:
     @cached_property
     def declared(self) -> list[Table]:
         """The table in the models, if they have it."""
-        return tables_in_models(self.models, self.name, self.schema)
+        return tables_in_models(self.settings.models, self.name, self.schema)
 
     @cached_property
     def all_clusters(self) -> Clusters:
         """The argument *clusters*, or the number or range that the model or the environment has for this table."""
         specs = [cluster_spec(column) for model in self.declared for column in model.primary_key]
         known = [keys for spec in specs if spec is not None and (keys := spec.known_keys()) is not None]
-        return {self.name: known[0], **self.clusters} if known else self.clusters
+        return {self.name: known[0], **self.settings.clusters} if known else self.settings.clusters
 
     @cached_property
     def format(self) -> Format | None:
         """The format of the ids, if the arguments or the models name it."""
+        if self.is_first and (named := self.settings.formats.get(self.name)):
+            return named
         columns = [each for model in self.declared for each in public_id_columns(model) if each.name == self.column]
-        return self.formats.get(self.name) or next((public_id_type(each).id_format for each in columns), None)
+        return next((public_id_type(each).id_format for each in columns), None)
 
     @cached_property
     def likely_format(self) -> Format | None:
@@ -118,11 +147,12 @@ class AuditedTable:
     def values(self) -> list[Any]:
         """A sample of the column: half of the rows come from the beginning of the primary key, half from its end."""
         keys = [self.source.c[name] for name in self.primary_key]
-        query, half = select(self.source.c[self.column]), max(self.limit // 2, 1)
-        oldest = query.order_by(*(key.asc() for key in keys)).limit(half if keys else self.limit)
+        limit = self.settings.sample
+        query, half = select(self.source.c[self.column]), max(limit // 2, 1)
+        oldest = query.order_by(*(key.asc() for key in keys)).limit(half if keys else limit)
         values: list[Any] = [*self.connection.scalars(oldest)]
         if keys and len(values) == half:
-            some = select(literal(1)).select_from(self.source).limit(self.limit).subquery()
+            some = select(literal(1)).select_from(self.source).limit(limit).subquery()
             others = (self.connection.scalar(select(func.count()).select_from(some)) or 0) - half
             newest = query.order_by(*(key.desc() for key in keys)).limit(max(others, 0))
             values += self.connection.scalars(newest)
@@ -163,7 +193,7 @@ class AuditedTable:
 
     @cached_property
     def _declared(self) -> tuple[str, ...] | None:
-        return others_in_models(self.models, self.live.target)
+        return others_in_models(self.settings.models, self.live.target)
 
     @property
     def is_declared(self) -> bool:
@@ -188,7 +218,7 @@ class AuditedTable:
         options: dict[str, Any] = {"schema": self.schema, "format": self.likely_format, "server_default": "none"}
         options["unique_with"] = self._unique_with
         target = PublicIdColumn.of(self.name, self.column, **options)
-        name = name_in_models(self.models, target, self.dialect) or target.unique_name
+        name = name_in_models(self.settings.models, target, self.dialect) or target.unique_name
         columns = target.unique_columns
         candidates = [index.name for index in self.indexes if index.can_be_unique_index_of(*columns)]
         if candidates and name not in candidates:

@@ -6,12 +6,14 @@ import json
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import click
 from sqlalchemy import make_url
 
 from sqlalchemy_public_id.audit import Finding, Report, Severity, read_schema, require_column
+from sqlalchemy_public_id.audit.tables import AuditSettings
 from sqlalchemy_public_id.cli._console import (
     connect,
     counted,
@@ -25,6 +27,7 @@ from sqlalchemy_public_id.cli._options import JSON, require_url
 from sqlalchemy_public_id.cli._tables import base_argument, chosen_schemas, metadata_of
 from sqlalchemy_public_id.cli._wording import as_typed
 from sqlalchemy_public_id.errors import ConfigurationError
+from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.keys.ranges import Range, range_of
 from sqlalchemy_public_id.messages import safe_repr
 
@@ -95,33 +98,45 @@ def audit(
     url: str,
     schema: str | None,
     tables: tuple[str, ...],
+    column: str | None,
+    formats: tuple[tuple[str, Format], ...],
     models: Any,
+    clusters: tuple[tuple[str, Range], ...],
+    sample: int,
+    defaults: bool,
     remedies: bool,
     output: str,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Check the public ids and keys of the database at URL.
 
     Reads the catalogs and a sample of the rows, and changes nothing. The exit status is 1 if there is a warning or an
     error, and 2 if the database could not be checked.
     """
-    options |= {name: dict(options[name]) for name in ("formats", "clusters")}  # from pairs
-    options |= {"tables": tables or None, "models": models and metadata_of(models)}
+    settings = AuditSettings(
+        schema=None,
+        tables=tables or None,
+        column=column,
+        formats=dict(formats),
+        models=None if models is None else metadata_of(models),
+        clusters=dict(clusters),
+        sample=sample,
+        defaults=defaults,
+    )
     report = Report([], [])
     with connect(url) as engine:
         for each in chosen_schemas(engine, schema):
-            of_schema = read_schema(engine, schema=each, **options)
+            of_schema = read_schema(engine, replace(settings, schema=each))
             report.tables.extend(of_schema.tables)
             report.findings.extend(of_schema.findings)
-    require_column(report, options["column"])
+    require_column(report, column)
     if as_json or output == "json":
         facts: dict[str, Any] = {"url": safe_url(make_url(url)), **report.as_dict()}
         if not remedies:
             facts["findings"] = [{**each, "remedy": None} for each in facts["findings"]]
         echo(json.dumps(facts, indent=2, default=str))
     else:
-        _show(report, options["column"], options["defaults"], remedies)
+        _show(report, column, defaults, remedies)
     sys.exit(1 if report.at_least("warning") else 0)
 
 
