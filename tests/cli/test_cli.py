@@ -107,6 +107,21 @@ def test_arguments_that_cannot_be_used(arguments: list[str], expected: list[str]
     assert [words for words in expected if words not in result.stderr] == []
 
 
+@pytest.mark.parametrize(
+    "command", [["audit", "sqlite://"], ["plan", "sqlite://", "--all"], ["inspect", "cus_izkpm55j334u"], ["spec"]]
+)
+def test_base_without_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    """A base whose module imports no models is refused: an audit would find nothing wrong in the tables."""
+    (tmp_path / "bare_base.py").write_text("from sqlalchemy.orm import declarative_base\n\nBase = declarative_base()\n")
+    monkeypatch.chdir(tmp_path)
+    option = [] if command == ["spec"] else ["--models"]
+
+    result = run(*command, *option, "bare_base:Base")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "bare_base:Base has no models; name a module that imports them all" in " ".join(result.stderr.split())
+
+
 # --- inspect
 
 FORMATS = [
@@ -628,6 +643,7 @@ def test_help(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "sqlite://")
     models: Any = ModuleType("shop.models")
     models.Base = declarative_base()
+    Table("invoice", models.Base.metadata)
     monkeypatch.setitem(sys.modules, "shop.models", models)
     result = run(command, "--help")
     shown, _, text = result.stdout.partition("Examples:\n")

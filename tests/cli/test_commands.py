@@ -464,7 +464,7 @@ def test_all_needs_models(many: dict[str, People]) -> None:
 
 
 OF_TWO_METADATA = """
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, Table
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy_public_id import NanoId, PublicIdMixin
 
@@ -483,6 +483,8 @@ class Two(PublicIdMixin, Elsewhere):
     __public_id__ = NanoId(prefix="m2")
 
 class Empty(DeclarativeBase): ...
+
+Table("many_3", Empty.metadata)
 """
 
 

@@ -44,7 +44,10 @@ class LargeCrate(Crate):
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of a module, whose classes are in the working directory."""
     (tmp_path / "spec_models.py").write_text(MODELS)
-    (tmp_path / "spec_empty.py").write_text("from sqlalchemy.orm import declarative_base\nBase = declarative_base()")
+    (tmp_path / "spec_empty.py").write_text(
+        "from sqlalchemy import Table\nfrom sqlalchemy.orm import declarative_base\n"
+        "Base = declarative_base()\nTable('crate', Base.metadata)"
+    )
     monkeypatch.chdir(tmp_path)
     for name in ("spec_models", "spec_empty"):
         monkeypatch.delitem(sys.modules, name, raising=False)

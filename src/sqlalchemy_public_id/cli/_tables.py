@@ -58,12 +58,16 @@ def base_argument(text: str) -> Any:
         base = attrgetter(name)(base)
     except AttributeError:
         raise click.BadParameter(f"the module {module_name!r} has no {name!r}") from None
-    if is_base(base):
-        return base
-    hint = f"; pass {text}.Model" if is_base(getattr(base, "Model", None)) else ""
-    raise click.BadParameter(
-        f"{text} is not a declarative base{hint or '; expected a class such as class Base(DeclarativeBase)'}"
-    )
+    if not is_base(base):
+        hint = (
+            f"pass {text}.Model"
+            if is_base(getattr(base, "Model", None))
+            else "expected a class such as class Base(DeclarativeBase)"
+        )
+        raise click.BadParameter(f"{text} is not a declarative base; {hint}")
+    if not any(metadata.tables for metadata in metadata_of(base)):
+        raise click.BadParameter(f"{text} has no models; name a module that imports them all, such as shop.models:Base")
+    return base
 
 
 def is_base(given: Any) -> bool:
