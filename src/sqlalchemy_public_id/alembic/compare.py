@@ -143,7 +143,8 @@ def replace_ops(
         if existing is None:
             if _wants_default(column):  # CREATE TABLE cannot contain it; nobody else uses the table yet
                 expand = ExpandPublicIdOp(**vars(target), online=False)
-                expand._is_of_new_table = True  # pyright: ignore[reportPrivateUsage]  # private to users, not to us
+                # nothing: the downgrade drops the table, and before it the index, which would go with the column
+                expand.undone_by = ModifyTableOps(target.table, [], schema=schema)
                 changes.ops.append(expand)
         elif added:
             if not column.nullable and not has_own_default(column):

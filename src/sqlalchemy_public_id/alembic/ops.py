@@ -28,15 +28,12 @@ class PublicIdDirective(Protocol):
 class PublicIdOp(Directive):
     """Base of the directives for public ids."""
 
-    undone_by: PublicIdOp | None = None
-    """Its downgrade, if the column exists already, which keeps what the column had before."""
+    undone_by: MigrateOperation | None = None
+    """Its downgrade, if that is not what usually undoes it: a column that existed before stays as it was."""
     notes: Sequence[str] = ()
     """Sentences that the revision contains as comments before it."""
     misfit: Obstacle | None = None
     """Why the table cannot have the column, for which autogenerate refuses it."""
-
-    _is_of_new_table: bool = False
-    """True if the same revision creates the table, which its downgrade drops."""
 
     def __init__(self, table: str, column: str = "public_id", **options: Unpack[Options]) -> None:
         unknown = options.keys() - Options.__annotations__.keys()
@@ -73,8 +70,6 @@ class PublicIdOp(Directive):
         return {name: value for part in parts for name, value in vars(part).items()}
 
     def reverse(self) -> MigrateOperation:
-        if self._is_of_new_table:  # dropping the column would drop its index, which the downgrade drops next
-            return ModifyTableOps(self.table_name, [], schema=self.schema)
         if self.undone_by is not None:
             return self.undone_by
         undone: MigrateOperation = self.reversed_by(self.table_name, self.column_name, **self.options)

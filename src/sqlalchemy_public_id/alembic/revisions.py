@@ -234,7 +234,7 @@ def _in_phase(kind: type[PublicIdOp], added: list[Any]) -> Changes:
 
 def _undo(op: PublicIdOp, of: AddPublicIdOp) -> MigrateOperation:
     """Return the operation that undoes *op*, which is a phase *of* another operation."""
-    if of.undone_by is None or isinstance(op, BackfillPublicIdOp):
+    if not isinstance(of.undone_by, PublicIdOp) or isinstance(op, BackfillPublicIdOp):
         return op.reverse()
     if isinstance(op, ExpandPublicIdOp):
         return of.undone_by  # a column that existed before stays
