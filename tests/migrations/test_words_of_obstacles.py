@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, inspect, text
 from support.marks import on
-from support.people import People, send
+from support.people import People, migrating, send
 from support.refusals import refused
 from support.rights import USER, user_with
 
 from sqlalchemy_public_id import NanoId, Snowflake, Uuid4
-from sqlalchemy_public_id.errors import DryRun
+from sqlalchemy_public_id.errors import ConfigurationError, DryRun
 from sqlalchemy_public_id.formats import Format
 
 pytestmark = pytest.mark.backend
@@ -282,6 +283,34 @@ def test_foreign_keys_that_every_connection_has_on(engine: Engine, table: People
             table.say(op, "add_public_id")
     finally:
         event.remove(Engine, "connect", turn_on)
+
+    table.check_complete(2)
+
+
+@on("sqlite")
+def test_remedy_for_foreign_keys(engine: Engine, table: People) -> None:
+    """The two calls that the obstacle names, before context.configure(), let the operation run; one of them does not.
+
+    A statement begins a transaction, which Alembic then takes for one of the program.
+    """
+    table.create(2)
+    table.execute("CREATE TABLE card (owner INT REFERENCES person (id))")
+    engine.dispose()
+    event.listen(engine, "connect", lambda driver, record: driver.execute("PRAGMA foreign_keys=ON"))
+    remedy = str(refused(table, "add_public_id")["foreign-keys"]).partition("before context.configure(), call ")[2]
+    calls = remedy.split(" and ")
+
+    for number in (1, 2):
+        with engine.connect() as connection:
+            for call in calls[:number]:
+                eval(call, {"connection": connection})
+            with (
+                pytest.raises(ConfigurationError, match="commit what you execute before")
+                if number == 1
+                else nullcontext(),
+                migrating(connection) as op,
+            ):
+                table.say(op, "add_public_id")
 
     table.check_complete(2)
 

@@ -137,8 +137,8 @@ def _autocommit_block(context: MigrationContext, op: ops.PublicIdOp) -> Generato
             except (AssertionError, AttributeError):  # how Alembic refuses it, without and with python -O
                 raise ConfigurationError(
                     f"op.{op.name}() commits each of its steps, but the connection is inside a transaction that "
-                    f"Alembic did not begin; pass connectable.connect() to Alembic instead of begin(), execute nothing "
-                    f"on it before context.configure(), and run the migration inside context.begin_transaction(); or "
+                    f"Alembic did not begin; pass connectable.connect() to Alembic instead of begin(), commit what you "
+                    f"execute before context.configure(), and run the migration inside context.begin_transaction(); or "
                     f"pass online=False, which locks {op.table_name!r} until the transaction ends"
                 ) from None
             try:

@@ -32,7 +32,10 @@ from sqlalchemy_public_id.migrations.steps import is_accepted, refused
 from sqlalchemy_public_id.migrations.stored_code.programs import StoredCode
 from sqlalchemy_public_id.migrations.stored_code.shapes import Change
 
-_SWITCH_OFF = 'execute "PRAGMA foreign_keys=OFF" in env.py, before context.begin_transaction()'
+_SWITCH_OFF = (
+    'in env.py, before context.configure(), call connection.exec_driver_sql("PRAGMA foreign_keys=OFF") '
+    "and connection.commit()"
+)
 
 
 class SQLitePlan(Plan):
