@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,6 +49,16 @@ def test_default_makes_an_id(model: Any, context: Any) -> None:
 
     assert isinstance(column.default.arg(context), column.type.python_type)
     assert column.type.id_format.is_valid(column.default.arg(context))
+
+
+@pytest.mark.parametrize("model", [Text, Native, Typed])
+def test_default_looks_like_a_function(model: Any) -> None:
+    """The column default has a name and parameters, which packages that make schemas read."""
+    default = default_of(model)
+
+    assert default.__name__ == "next_id"
+    assert list(signature(default).parameters) == ["context"]
+    assert type(default).__name__ == "IdDefault"
 
 
 def test_instant_defaults() -> None:

@@ -33,6 +33,8 @@ class _Ready(list[str]):
 class IdDefault:
     """The column default: returns an id for a row without one. Unlike a closure, it can be pickled."""
 
+    __name__ = "next_id"  # packages that make schemas take a default for a function, and read its name
+
     def __init__(self, type_: IdColumnType) -> None:
         self.type = type_
 
