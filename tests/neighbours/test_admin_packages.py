@@ -139,6 +139,26 @@ def test_filters_of_flask_admin(engine: Engine, session: Session, model: Any) ->
     assert found == {"flt0_0": True, "search": is_text, "other": False, "beginning": is_text}
 
 
+@pytest.mark.parametrize("model", [Customer, Stored])
+def test_search_of_sqladmin(engine: Engine, session: Session, model: Any) -> None:
+    """The search finds ids that are stored as text, and none that are stored as numbers."""
+    StoredBase.metadata.create_all(engine)
+    session.add(Stored(name="Ada"))
+    session.commit()
+    ada = session.scalars(select(model.public_id)).one()
+
+    class Rows(sqladmin.ModelView, model=model):
+        column_list = [model.public_id]  # noqa: RUF012
+        column_searchable_list = [model.public_id]  # noqa: RUF012
+
+    app = Starlette()
+    sqladmin.Admin(app, engine).add_view(Rows)
+    listed = f"/admin/{model.__name__.lower()}/list"
+    texts = [TestClient(app).get(path).text for path in (listed, f"{listed}?search={ada}")]
+    found = [ada in text.partition("<tbody")[2].partition("</tbody>")[0] for text in texts]
+    assert found == [True, model is Customer]
+
+
 # --- keys in the pages
 
 
