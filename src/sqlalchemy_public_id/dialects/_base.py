@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sqlalchemy import ARRAY, BINARY, BigInteger, ColumnElement, LargeBinary, String, any_, bindparam
+from sqlalchemy import ARRAY, BINARY, BigInteger, ColumnElement, Float, LargeBinary, String, any_, bindparam
 from sqlalchemy.engine import Connection, Dialect, ExecutionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
@@ -194,6 +194,10 @@ class Traits:
     def sorted_length(self, type_: TypeEngine[Any], dialect: Dialect) -> int | None:
         """Return how many characters of values of *type_* ORDER BY sees for sure, if comparisons see more of them."""
         return None
+
+    def float_to_cast(self, type_: Float[Any]) -> TypeEngine[Any]:
+        """Return the type of a CAST that rounds as a column of *type_* does."""
+        return type_
 
     def sorts_json(self, dialect: Dialect) -> bool:
         """Return False if ORDER BY sorts arrays and objects of JSON in another order than comparisons do."""

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import BINARY, JSON, VARBINARY, LargeBinary, String, text
+from sqlalchemy import BINARY, JSON, VARBINARY, Double, Float, LargeBinary, String, text
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
@@ -43,6 +43,8 @@ _CREATED = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _KEY = re.compile(r".*for key '(.*)'\s*$", re.DOTALL)
 """The last one: the value before it is of a user."""
 _SORTED_LENGTH = 255
+_SINGLE = 24
+"""The most bits of a FLOAT of single precision."""
 
 
 class MySQL(Traits):
@@ -135,6 +137,12 @@ class MySQL(Traits):
         length = getattr(type_, "length", None)
         is_whole = not isinstance(type_, kinds) or (length is not None and length <= _SORTED_LENGTH)
         return None if is_whole else _SORTED_LENGTH
+
+    def float_to_cast(self, type_: Float[Any]) -> TypeEngine[Any]:
+        """MariaDB has no precision in a CAST."""
+        if type_.precision is None or isinstance(type_, Double) or getattr(type_, "scale", None) is not None:
+            return type_
+        return Float() if type_.precision <= _SINGLE else Double()
 
     def sorts_json(self, dialect: Dialect) -> bool:
         return _is_mariadb(dialect)  # which stores texts

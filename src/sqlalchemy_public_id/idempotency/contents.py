@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from decimal import Decimal
+from math import isnan
 from typing import Any
 
 from sqlalchemy import (
@@ -149,7 +151,11 @@ def _is_equal(type_: TypeEngine[Any], ours: Any, theirs: Any) -> bool:
         return ours.rstrip(" ") == theirs.rstrip(" ")  # some databases pad the value, others strip it
     if isinstance(type_, BINARY) and isinstance(ours, bytes) and isinstance(theirs, bytes):
         return ours.rstrip(b"\0") == theirs.rstrip(b"\0")
-    return bool(type_.compare_values(ours, theirs))
+    return bool(type_.compare_values(ours, theirs)) or (_is_nan(ours) and _is_nan(theirs))
+
+
+def _is_nan(value: object) -> bool:
+    return value.is_nan() if isinstance(value, Decimal) else isinstance(value, float) and isnan(value)
 
 
 _CHANGED = (Numeric, Float, Date, DateTime, Time, postgresql.INET, postgresql.CIDR)
@@ -188,7 +194,8 @@ def _as_stored(dialect: Dialect, type_: TypeEngine[Any], value: Any) -> ColumnEl
         return given
     if isinstance(kept, mysql.TIMESTAMP):
         return cast(given, mysql.DATETIME(fsp=kept.fsp))  # SQLAlchemy casts to TIMESTAMP without its precision
-    return cast(given, type_)
+    rounding = traits_for(dialect).float_to_cast(kept) if isinstance(kept, Float) else kept
+    return cast(given, type_ if rounding is kept else rounding)
 
 
 def _is_binary(type_: TypeEngine[Any]) -> bool:
