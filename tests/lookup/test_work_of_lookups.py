@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, MetaData, insert, select
+from sqlalchemy import ForeignKey, MetaData, insert, inspect, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from support.calls import calls_of
 
@@ -203,3 +203,22 @@ def test_keys_that_were_assigned(session: Session, stored: tuple[str, str], stat
         order.customer_id = key
     assert [order.customer_public_id for order in orders] == [ids[order.customer_id] for order in orders]
     assert len(statements.starting("SELECT")) == 2
+
+
+def test_malformed_text_is_not_inspected(session: Session) -> None:
+    """SQLAlchemy is not asked whether a malformed text is an object of a model: it would ask each of its inspectors."""
+    lookup.get(session, Customer, "malformed!")
+    inspected: list[object] = []
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code is inspect.__code__:
+            inspected.append(frame.f_locals["subject"])
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        assert lookup.get(session, Customer, "malformed!") is None
+        assert lookup.get_many(session, Customer, ["malformed!", "neither!"]) == {}
+    finally:
+        sys.setprofile(before)
+    assert {*inspected} == {Customer}
