@@ -205,6 +205,43 @@ def test_keys_with_a_tenant(engine: Engine, create: Callable[[MetaData], None]) 
     assert problem_of(engine).facts == {"upcoming": 1, "first": 3, "value": 3}
 
 
+@on("postgresql")
+def test_keys_behind_a_tenant(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """If no index begins with the key, the audit says that it has not read all rows to compare the counter."""
+    Ticket = ticket_of(
+        mapped_column(BigInteger, primary_key=True, autoincrement=True),
+        mapped_column(BigInteger, primary_key=True, autoincrement=False),
+    )
+    create(Ticket.metadata)
+    load(engine, Ticket, 3)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE ticket DROP CONSTRAINT ticket_pkey, ADD PRIMARY KEY (tenant_id, id)")
+
+    finding = problem_of(engine)
+
+    assert (finding.problem, finding.severity, finding.column) == ("counter-not-compared", "info", "id")
+    assert finding.message == (
+        "the counter of id was not compared with the rows, because no index begins with id, so that all of them would "
+        "be read"
+    )
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE INDEX ticket_of_key ON ticket (id)")
+    assert problem_of(engine).facts == {"upcoming": 1, "first": 3, "value": 3}
+
+
+@on("postgresql", "mysql", "mariadb")
+def test_a_full_key_with_a_tenant(engine: Engine, create: Callable[[MetaData], None]) -> None:
+    """A key that is one column of the primary key is as full as its counter says, too."""
+    own = mapped_column(Integer, primary_key=True, autoincrement=True)
+    create(ticket_of(own, mapped_column(BigInteger, primary_key=True, autoincrement=False)).metadata)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(RESTARTED[engine.name].format(2**31 - 2))
+
+    finding = problem_of(engine)
+
+    assert (finding.problem, finding.severity, finding.column) == ("key-nearly-full", "error", "id")
+
+
 DRAWS = {
     "of its default": ([], {"upcoming": 1, "first": 1, "value": 3}),
     "of a dropped default": (["ALTER TABLE ticket ALTER id DROP DEFAULT"], None),

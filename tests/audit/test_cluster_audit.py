@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, MetaData, insert
+from sqlalchemy import BigInteger, Column, Engine, MetaData, String, Table, insert
 from support.cluster_models import models
 from support.command import run
 from support.marks import on
@@ -93,6 +93,35 @@ def test_the_database_tells(engine: Engine, add: Callable[..., None], options: d
     (finding,) = audit.run(engine, tables=["depot"]).findings
 
     assert (finding.problem, finding.severity, finding.facts["cluster"]) == ("key-range-nearly-full", "error", 10)
+
+
+@on("postgresql", "mysql", "mariadb")
+@pytest.mark.parametrize("options", [{}, {"strategy": "function"}, {"enforce_range": True}], ids=str)
+def test_keys_with_a_tenant(engine: Engine, create: Callable[[MetaData], None], options: dict[str, Any]) -> None:
+    """A key that is one column of the primary key, as in a partitioned table, is audited like any other."""
+    metadata = tenanted(10, **options)
+    create(metadata)
+    with engine.begin() as connection:
+        connection.execute(insert(metadata.tables["crate"]), {"tenant_id": 1})
+
+    def problems(**told: Any) -> list[str]:
+        return [finding.problem for finding in audit.run(engine, tables=["crate"], **told).findings]
+
+    assert problems(models=metadata) == problems() == problems(clusters={"crate": 10}) == []
+    assert problems(models=tenanted(11, **options)) == ["key-counter-outside"]
+    with pytest.raises(ConfigurationError, match="whose primary key has no column with a counter"):
+        audit.run(engine, clusters={"crate_of_text": 10})
+
+
+def tenanted(cluster: int, **options: Any) -> MetaData:
+    """Return the table of crates, with a tenant in its primary key, and one whose primary key is not counted."""
+    metadata = MetaData()
+    own: Any = cluster_key(cluster=cluster, **options).column
+    own.name = own.key = "id"
+    Table("crate", metadata, own, Column("tenant_id", BigInteger, primary_key=True))
+    keys = [Column(name, String(9), primary_key=True) for name in ("region", "name")]
+    Table("crate_of_text", metadata, *keys)
+    return metadata
 
 
 @on("mysql", "mariadb", "sqlite")

@@ -54,7 +54,8 @@ def find_problems(table: AuditedTable) -> Iterator[Finding]:
     if not table.is_first:
         return
     place = (table.connection, table.inspector, table.name, table.schema)
-    of_cluster = cluster_problems(*place, table.all_clusters)
+    is_sorted = table.key is not None and table.is_key_sorted
+    of_cluster = cluster_problems(*place, table.all_clusters, table.key, is_sorted=is_sorted)
     if of_cluster is None:
         yield from _check_key(table)
     else:  # a key that counts within a range is full at the end of the range, not of its type
@@ -280,11 +281,13 @@ def _check_former_default(table: AuditedTable) -> Iterator[Finding]:
 
 def _check_key(table: AuditedTable) -> Iterator[Finding]:
     """Yield a finding if an integer key that no cluster or range limits is at least half full."""
-    name = table.primary_key[0] if len(table.primary_key) == 1 else None
+    name = table.key
     type_ = None if name is None else table.columns[name]["type"]
     if name is None or not isinstance(type_, Integer):
         return
-    largest = table.connection.scalar(select(func.max(table.source.c[name]))) or 0  # which reads the end of its index
+    largest = 0
+    if table.is_key_sorted:  # only the end of its index is read
+        largest = table.connection.scalar(select(func.max(table.source.c[name]))) or 0
     limit = table.live.read_largest_key(name, type_)
     upcoming = read_next(table.connection, table.name, table.schema, name)  # rows with larger keys may be deleted
     value = max(largest, min(upcoming.number - 1, limit)) if isinstance(upcoming, NextNumber) else largest

@@ -61,7 +61,7 @@ def _check_own_counter(table: AuditedTable) -> Iterator[Finding]:
 
     MySQL, MariaDB and SQLite keep the counter of a table above its rows; a separate counter they do not.
     """
-    name = table.primary_key[0] if table.primary_key else None
+    name = table.key
     if name is None or not isinstance(table.columns[name]["type"], Integer):
         return
     upcoming = _read_upcoming(table, name)
@@ -74,6 +74,14 @@ def _check_own_counter(table: AuditedTable) -> Iterator[Finding]:
         yield Finding(table.full_name, name, "counter-not-compared", "info", message, {"counters": [counter]})
         return
     if upcoming is None:
+        return
+    if not table.is_key_sorted:
+        message = (
+            f"the counter of {name} was not compared with the rows, because no index begins with {name}, so that all "
+            f"of them would be read"
+        )
+        facts: dict[str, Any] = {"counters": [upcoming.counter]}
+        yield Finding(table.full_name, name, "counter-not-compared", "info", message, facts)
         return
     first, largest = _read_keys(table, name, upcoming.first, upcoming.last)
     if largest is not None:  # the rows may be new ones

@@ -22,6 +22,7 @@ from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.formats._bits import BitsFormat
 from sqlalchemy_public_id.formats.guess import ranked_guesses
 from sqlalchemy_public_id.keys.cluster.audit import Clusters
+from sqlalchemy_public_id.keys.cluster.catalog import counted_key
 from sqlalchemy_public_id.keys.cluster.column import cluster_spec
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations import PublicIdColumn
@@ -112,6 +113,21 @@ class AuditedTable:
     @cached_property
     def primary_key(self) -> list[str]:
         return self.live.read_primary_key(self.inspector)
+
+    @cached_property
+    def key(self) -> str | None:
+        """The column of the primary key that is counted: the only one, or of several the one that has a counter."""
+        clusters = (column.name for model in self.declared for column in model.primary_key if cluster_spec(column))
+        declared = next((name for name in clusters if name in self.primary_key), None)
+        return declared or counted_key(self.connection, self.name, self.schema, self.primary_key)
+
+    @cached_property
+    def is_key_sorted(self) -> bool:
+        """True if an index begins with the key, so that its largest value is read without other rows."""
+        if self.key == self.primary_key[0]:
+            return True
+        indexes = (each for each in self._read_state.indexes if each.valid and not each.partial)
+        return any(each.columns[:1] == (self.key,) for each in indexes)
 
     @cached_property
     def source(self) -> TableClause:

@@ -12,8 +12,6 @@ from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.catalog import read_config, read_counter, read_key_range, read_upcoming
 from sqlalchemy_public_id.keys.cluster.ddl import CONFIG
 from sqlalchemy_public_id.keys.ranges import LAST_CLUSTER, SEQUENCE_BITS, Range, range_of
-from sqlalchemy_public_id.migrations import PublicIdColumn
-from sqlalchemy_public_id.migrations.databases import live_table
 
 Clusters: TypeAlias = Mapping[str, "int | Range"]
 """Table → the number of its cluster, or the range of its keys."""
@@ -33,20 +31,29 @@ class KeyProblem(NamedTuple):
 
 
 def cluster_problems(
-    connection: Connection, inspector: Inspector, name: str, schema: str | None, clusters: Clusters
+    connection: Connection,
+    inspector: Inspector,
+    name: str,
+    schema: str | None,
+    clusters: Clusters,
+    key: str | None,
+    *,
+    is_sorted: bool,
 ) -> list[KeyProblem] | None:
     """Return the problems of the keys of the table *name*; ``None`` if no range limits them.
 
     PostgreSQL shows the limits of a sequence. All databases but SQLite show the counter of ``strategy="function"``, and
     a trigger of ``enforce_range=True`` contains its range. An ``AUTO_INCREMENT`` without such a trigger has to be in
     *clusters*.
+
+    :param key: the column of the primary key that is counted, or None.
+    :param is_sorted: False if no index begins with it: rows are not read then, because that would read all of them.
     """
-    primary_key = live_table(connection, PublicIdColumn.of(name, schema=schema)).read_primary_key(inspector)
-    if len(primary_key) != 1:
+    if key is None:
         if name in clusters:
-            raise ConfigurationError(f"clusters names {name!r}, whose primary key is not one column")
+            raise ConfigurationError(f"clusters names {name!r}, whose primary key has no column with a counter")
         return None
-    key, told = primary_key[0], _range_in(clusters, name)
+    told = _range_in(clusters, name)
     by_function = read_counter(connection, name, schema, key) is not None
     shown = read_key_range(connection, name, schema, key)
     if by_function:
@@ -60,7 +67,7 @@ def cluster_problems(
     keys = told or shown
     if keys is None:
         return None
-    found = list(problems_of(connection, name, schema, key, keys, by_function=by_function))
+    found = list(problems_of(connection, name, schema, key, keys, by_function=by_function)) if is_sorted else []
     if not any(each.problem == "key-counter-outside" for each in found):
         found += _strange_counter(connection, name, schema, key, keys, shown, by_function)
     return found

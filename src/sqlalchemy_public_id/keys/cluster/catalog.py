@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Inspector, column, func, inspect, select, table, text
@@ -86,6 +87,18 @@ def read_upcoming(connection: Connection, name: str, schema: str | None, key: st
         query = f"SELECT seq FROM {counters} WHERE name = ? COLLATE NOCASE"
         number = max(number, connection.exec_driver_sql(query, (name,)).scalar() or 0)
     return Counter(number + 1, number + 1)
+
+
+def counted_key(connection: Connection, name: str, schema: str | None, primary_key: Sequence[str]) -> str | None:
+    """Return the column of a *primary_key* that is counted: the only one, or of several the one that has a counter.
+
+    ``None`` if none of several has one. On SQLite, only a column that is the whole primary key can have one.
+    """
+    if len(primary_key) == 1:
+        return primary_key[0]
+    if key_counter_of(connection.dialect) is KeyCounter.SQLITE_SEQUENCE:
+        return None
+    return next((key for key in primary_key if read_upcoming(connection, name, schema, key) is not None), None)
 
 
 class NextNumber(NamedTuple):
