@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import MetaData, insert, inspect, select
-from sqlalchemy.orm import DeclarativeBase, Mapped
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from support.cluster_tables import KEYS
 from support.marks import SERVERS, on
 from support.projects import Project, downgrade_of, upgrade_of
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.backend
 NAME = "depot"
 
 
-def declared(**key: Any) -> MetaData:
-    """Return the metadata of one model with a cluster key."""
+def declared(*, tenant: bool = False, **key: Any) -> MetaData:
+    """Return the metadata of one model with a cluster key, and a tenant in its primary key if *tenant* is True."""
 
     class Base(DeclarativeBase):
         metadata = MetaData()
@@ -28,6 +28,8 @@ def declared(**key: Any) -> MetaData:
     class Depot(Base):
         __tablename__ = NAME
         id: Mapped[int] = cluster_key(key.pop("name", None), **key)
+        if tenant:
+            tenant_id: Mapped[int] = mapped_column(primary_key=True, default=1)
 
     return Base.metadata
 
@@ -169,10 +171,10 @@ def test_to_a_function_and_back(project: Project) -> None:
 
 
 @on(*SERVERS)
-@pytest.mark.parametrize("name", [None, "shared"])
-def test_a_model_that_goes(project: Project, name: str | None) -> None:
+@pytest.mark.parametrize(("name", "tenant"), [(None, False), ("shared", False), (None, True)])
+def test_a_model_that_goes(project: Project, name: str | None, tenant: bool) -> None:
     """The last model with cluster keys is dropped with everything it needs, which the downgrade creates again."""
-    metadata = declared(strategy="function", **({"name": name} if name else {}))
+    metadata = declared(strategy="function", tenant=tenant, **({"name": name} if name else {}))
     project.migrate(metadata)
     add(project, metadata)
 

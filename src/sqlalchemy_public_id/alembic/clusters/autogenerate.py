@@ -19,6 +19,7 @@ from sqlalchemy_public_id.alembic.clusters.operations import (
 from sqlalchemy_public_id.dialects import KeyCounter, key_counter_of
 from sqlalchemy_public_id.errors import ConfigurationError
 from sqlalchemy_public_id.keys.cluster.catalog import (
+    counted_key,
     has_own_function,
     read_config,
     read_counter,
@@ -153,14 +154,16 @@ def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperati
     assert connection is not None
     if is_config(table) or (op.table_name.startswith(PREFIX) and set(table.columns.keys()) == {"number"}):
         return []  # the config is dropped last; a counter, which is a table on MySQL, with its keys
-    keys = list(table.primary_key.columns)
-    counter = read_counter(connection, op.table_name, op.schema, keys[0].name) if len(keys) == 1 else None
-    if counter is None:
+    place = connection, op.table_name, op.schema
+    key = counted_key(*place, [each.name for each in table.primary_key])
+    counter = None if key is None else read_counter(*place, key)
+    if key is None or counter is None:
         return [op]
-    dropped = _drop_counter(table, keys[0], counter)
+    column = table.columns[key]
+    dropped = _drop_counter(table, column, counter)
     if key_counter_of(connection.dialect) is KeyCounter.SEQUENCE:
         # on downgrade, the default would need its counter too early
-        keys[0].server_default = keys[0].identity = Identity()
+        column.server_default = column.identity = Identity()
         op = DropTableOp.from_table(table)
     return [dropped, op]
 
