@@ -88,8 +88,11 @@ def test_new(arguments: list[Any], format: Format, count: int) -> None:
         (["inspect", "abc", "--models", "models"], ["is not module:Base"]),
         (["inspect", "abc", "--models", "there.is.none:Base"], ["there is no module 'there'"]),
         (["inspect", "abc", "--models", "json:Base"], ["the module 'json' has no 'Base'"]),
-        (["inspect", "abc", "--models", "json:JSONDecoder"], ["is not a declarative base"]),
-        (["inspect", "abc", "--models", "sqlalchemy:orm"], ["sqlalchemy:orm is not a declarative base"]),
+        (["inspect", "abc", "--models", "json:JSONDecoder"], ["expected a declarative base"]),
+        (
+            ["inspect", "abc", "--models", "sqlalchemy:orm"],
+            ["sqlalchemy:orm is <module", "expected a declarative base"],
+        ),
         (["inspect", "abc", "--models", "json:decoder.Base"], ["the module 'json' has no 'decoder.Base'"]),
         (["inspect", "abc", "--url", "sqlite://"], ["--url needs --models"]),
         (

@@ -75,11 +75,18 @@ def test_models(models: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["Base.registry", "Crate"])
+def test_registry(models: str, name: str) -> None:
+    """A registry, and each of its models, stand for all models that it has."""
+    assert run("spec", f"spec_models:{name}").stdout == run("spec", models).stdout
+
+
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
         ("spec_models", "is not module:Base"),
         ("spec_empty:Base", "no model of Base has a public id"),
+        ("spec_empty:Base.registry", "no model of the registry has a public id"),
         ("there.is.none:Base", "there is no module 'there'"),
     ],
 )

@@ -14,6 +14,7 @@ from sqlalchemy import BigInteger, Column, Engine, MetaData, inspect
 from sqlalchemy.orm import Mapped, registry
 from sqlalchemy.types import NullType
 from sqlmodel import Field, Relationship, Session, SQLModel, select
+from support.command import run
 from support.purchases import differing
 from support.rows import agree
 from support.web_requests import asked
@@ -27,6 +28,7 @@ from sqlalchemy_public_id import (
     PublicIdNotFound,
     TypedId,
     Uuid7,
+    lookup,
     public_ref,
     testing,
 )
@@ -596,3 +598,28 @@ def test_foreign_key_that_is_excluded(db: Session, teams: tuple[Team, Team]) -> 
     assert badge.team_id == teams[0].id
     assert answer.json() == badge.model_dump() == {"public_id": badge.public_id}
     assert lint_app(app, bases=[Badge]) == []
+
+
+# --- the base of SQLModel, whose registry has no public name
+
+
+def test_id_is_resolved_in_a_base(db: Session, teams: tuple[Team, Team]) -> None:
+    """``base`` may be a subclass of ``SQLModel`` with a registry, and one of its tables."""
+    for base in (Own, Team, Hero):
+        assert lookup.resolve(db, teams[0].public_id, base=base) is teams[0]
+
+
+def test_base_with_several_registries(db: Session, teams: tuple[Team, Team]) -> None:
+    """The tables of ``SQLModel`` itself may be of several registries; then a base is to be named."""
+    with pytest.raises(ConfigurationError, match="whose models have several registries; pass one"):
+        lookup.resolve(db, teams[0].public_id, base=SQLModel)
+
+
+def test_base_on_the_command_line(db: Session, engine: Engine) -> None:
+    """``--models`` may name a base of SQLModel: its ids are described, and its tables are audited."""
+    described = json.loads(run("spec", f"{__name__}:Own").stdout)["public_ids"]
+    url = engine.url.render_as_string(hide_password=False)
+    audited = run("audit", url, "--models", f"{__name__}:Own", "--table", "team")
+
+    assert {"Team", "Hero", "Event"} <= {each["model"] for each in described}
+    assert (audited.exit_code, "team" in audited.stdout) == (0, True)

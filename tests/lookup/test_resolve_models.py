@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import Engine, ForeignKey, MetaData, String
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, with_loader_criteria
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, registry, with_loader_criteria
 from support.async_sessions import tell
 
 from conftest import Statements
@@ -176,6 +177,30 @@ def test_base_and_models() -> None:
             lookup.resolve(session, "nonsense", base=Base, models=[Issue])
         with pytest.raises(ConfigurationError, match="base and models are both given"):
             lookup.resolve_many(session, [], base=Base, models=[Issue])
+
+
+@pytest.mark.parametrize("base", ["Base", 7, int, Base.metadata, SimpleNamespace(registry=registry)], ids=repr)
+def test_base_that_is_none(base: Any) -> None:
+    """A base that is none would have no models, so that no id would be found: it is refused."""
+    with Session() as session:
+        with pytest.raises(ConfigurationError, match=r"base is .*, expected a declarative base, a registry or a model"):
+            lookup.resolve(session, "nonsense", base=base)
+        with pytest.raises(ConfigurationError, match=r"base is .*, expected a declarative base, a registry or a model"):
+            lookup.resolve_many(session, [], base=base)
+
+
+def test_object_with_a_base() -> None:
+    """The ``db`` of Flask-SQLAlchemy is not the base, which is its attribute ``Model``."""
+    with Session() as session, pytest.raises(ConfigurationError, match="no declarative base; pass its attribute Model"):
+        lookup.resolve(session, "nonsense", base=SimpleNamespace(Model=Base, registry=registry))
+
+
+@pytest.mark.parametrize("base", [Base, Base.registry, Issue], ids=["base", "registry", "model"])
+def test_registry_of_a_base(session: Session, rows: dict[Any, Any], base: Any) -> None:
+    """The models of a base are those of its registry, which the registry itself and each model stand for, too."""
+    job = rows[Job].public_id
+    assert lookup.resolve(session, job, base=base) is rows[Job]
+    assert lookup.resolve_many(session, [job], base=base) == {job: rows[Job]}
 
 
 @pytest.fixture

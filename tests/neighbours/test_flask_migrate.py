@@ -82,4 +82,4 @@ def test_models_argument(tmp_path: Path) -> None:
 
     assert '"Customer"' in spec.stdout
     assert refused.returncode == 2
-    assert "shop:db is not a declarative base; pass shop:db.Model" in refused.stderr
+    assert "which is no declarative base; pass its attribute Model" in refused.stderr

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import click
 from sqlalchemy import Column, Engine, MetaData, Table, inspect
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Mapper, configure_mappers, registry
+from sqlalchemy.orm import Mapper, configure_mappers
 
 from sqlalchemy_public_id.cli._console import UsageProblem, echo_stderr
 from sqlalchemy_public_id.columns import public_id_columns
-from sqlalchemy_public_id.errors import PublicIdError
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdError
 from sqlalchemy_public_id.migrations import Options, PublicIdColumn
 from sqlalchemy_public_id.migrations.consent import take_fields
 from sqlalchemy_public_id.migrations.from_models import read_declared
-from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes
+from sqlalchemy_public_id.orm.inspection import id_attributes, mapped_classes, registry_of
 
 
 class Location(NamedTuple):
@@ -58,21 +58,18 @@ def base_argument(text: str) -> Any:
         base = attrgetter(name)(base)
     except AttributeError:
         raise click.BadParameter(f"the module {module_name!r} has no {name!r}") from None
-    if not is_base(base):
-        hint = (
-            f"pass {text}.Model"
-            if is_base(getattr(base, "Model", None))
-            else "expected a class such as class Base(DeclarativeBase)"
-        )
-        raise click.BadParameter(f"{text} is not a declarative base; {hint}")
+    try:
+        registry_of(base, f"{text} is")
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error)) from None
     if not any(metadata.tables for metadata in metadata_of(base)):
         raise click.BadParameter(f"{text} has no models; name a module that imports them all, such as shop.models:Base")
     return base
 
 
-def is_base(given: Any) -> bool:
-    """Return True for a declarative base, or a model; the ``db`` of Flask-SQLAlchemy has ``registry``, too."""
-    return isinstance(given, type) and isinstance(getattr(given, "registry", None), registry)
+def name_of(base: Any) -> str:
+    """Return the name of a declarative base, for a message."""
+    return base.__name__ if isinstance(base, type) else "the registry"
 
 
 def declared_ids(base: Any) -> Iterator[tuple[Mapper[Any], str, Column[Any]]]:
@@ -81,7 +78,7 @@ def declared_ids(base: Any) -> Iterator[tuple[Mapper[Any], str, Column[Any]]]:
         configure_mappers()
     except (SQLAlchemyError, PublicIdError) as error:
         raise UsageProblem(f"the models cannot be configured: {' '.join(str(error).split())}") from None
-    for mapper in mapped_classes(base.registry):
+    for mapper in mapped_classes(registry_of(base, "base is")):
         for name, column in id_attributes(mapper).items():
             if column.table is mapper.local_table:  # not inherited
                 yield mapper, name, column
@@ -89,9 +86,11 @@ def declared_ids(base: Any) -> Iterator[tuple[Mapper[Any], str, Column[Any]]]:
 
 def metadata_of(base: Any) -> list[MetaData]:
     """Return the metadata of *base*, and that of each of its classes, which may have another one."""
-    mappers = [mapper for mapper in mapped_classes(base.registry) if issubclass(mapper.class_, base)]
-    tables = [mapper.local_table for mapper in mappers]
-    return list(dict.fromkeys([base.metadata, *(table.metadata for table in tables if isinstance(table, Table))]))
+    own: MetaData = base.metadata
+    below: type[Any] = base if isinstance(base, type) else object  # all classes of a registry
+    mappers = mapped_classes(registry_of(base, "base is"))
+    tables = [mapper.local_table for mapper in mappers if issubclass(mapper.class_, below)]
+    return list(dict.fromkeys([own, *(table.metadata for table in tables if isinstance(table, Table))]))
 
 
 def chosen_schemas(engine: Engine, pattern: str | None) -> Sequence[str | None]:
@@ -165,7 +164,7 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
     if unknown := {*tables} - {target.table for target in targets}:
         raise click.UsageError(f"the models declare no unique public id for {', '.join(sorted(unknown))}")
     if not targets:
-        raise click.UsageError(f"no model of {base.__name__} has a unique public id")
+        raise click.UsageError(f"no model of {name_of(base)} has a unique public id")
     if is_all:
         own = {(table.name, table.schema) for table in base.metadata.tables.values()}
         targets = _leave_out_elsewhere(engine, targets, own, schemas)

@@ -21,11 +21,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, RelationshipProperty, registry
+from sqlalchemy.orm import DeclarativeBase, DeclarativeBaseNoMeta, Mapper, RelationshipProperty
 
 from sqlalchemy_public_id.errors import ConfigurationError, require
 from sqlalchemy_public_id.ext import _mapped
 from sqlalchemy_public_id.messages import safe_repr
+from sqlalchemy_public_id.orm.inspection import registry_of
 
 with require("fastapi"):
     from fastapi import FastAPI
@@ -85,7 +86,7 @@ def lint_app(app: FastAPI, *, bases: Iterable[Any] | None = None, allow: Iterabl
 
     :param bases: declarative bases, registries or mapped classes; a class stands for its whole registry. The default is
         every subclass of SQLAlchemy's ``DeclarativeBase``, and the bases of all mapped classes that the endpoints name.
-        Pass bases that ``declarative_base()`` or ``registry()`` made, and SQLModel tables.
+        Pass bases that ``declarative_base()`` or ``registry()`` made, and ``SQLModel``.
     :param allow: routes to leave out, such as ``"GET /invoices/{invoice_id}/file"``, or ``"/health"`` for all methods.
     :raises ConfigurationError: if an element of *bases* is something else, if there are no mapped classes, if a route
         in *allow* does not exist, or if a dependency reads a parameter that is not in the path of its route.
@@ -165,12 +166,7 @@ def _mappers(bases: Iterable[Any] | None, mentioned: Iterable[type[Any]]) -> lis
     named = known if bases is None else bases
     mappers: list[Mapper[Any]] = []
     for base in named:
-        mapper = _mapped.mapper_of(base)
-        own = mapper.registry if mapper is not None else getattr(base, "registry", base)
-        if not isinstance(own, registry):
-            raise ConfigurationError(
-                f"bases has {safe_repr(base)}, expected a declarative base, registry or mapped class"
-            )
+        own = registry_of(base, "bases has")
         # configured mappers also reveal foreign keys without a type, and relationships without a constraint
         with contextlib.nullcontext() if bases is not None else contextlib.suppress(Exception):
             own.configure(cascade=True)
@@ -183,7 +179,7 @@ def _mappers(bases: Iterable[Any] | None, mentioned: Iterable[type[Any]]) -> lis
     if bases is None and not mappers:
         raise ConfigurationError(
             "lint_app() found no mapped classes; name their base: lint_app(app, bases=[Base]), with the class that "
-            "declarative_base() returned, a registry(), or one of the tables of SQLModel"
+            "declarative_base() returned, a registry(), or SQLModel"
         )
     return [*dict.fromkeys(mappers)]
 

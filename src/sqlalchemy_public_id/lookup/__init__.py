@@ -199,7 +199,7 @@ def resolve(
     :param models: the only models to search, with their subclasses: ``[Issue, Comment]``. An id of any other model is
         treated like an unknown one, without a statement. By default, every model with a prefix can be reached.
     :raises DuplicatePrefix: if several bases have such a model, and neither *base* nor *models* is given.
-    :raises ConfigurationError: if *base* and *models* are both given, or if one of *models* is no model with a prefix.
+    :raises ConfigurationError: if both are given, if *base* is none, or if one of *models* is no model with a prefix.
     """
     require_session(session)
     routes = Routes(base, models)
@@ -374,14 +374,12 @@ _LIST = (
 
 def _warn_of_mistakes(given: Sequence[object], level: int = 3) -> None:
     """Warn if an integer, a row or a list is among *given*, not all of which are ids. A program calls the caller."""
-    if {str}.issuperset(map(type, given)):  # what clients send
-        return
-    messages = [*map(_mistaken_for_id, dict.fromkeys(map(type, given)))]
-    if any(map(_is_list_of_texts, given)):
+    kinds = dict.fromkeys(type(each) for each in given if type(each) is not str)  # clients send text
+    messages = [*map(_mistaken_for_id, kinds)]
+    if kinds and any(map(_is_list_of_texts, given)):
         messages.append(_LIST)
-    for message in messages:
-        if message is not None:
-            warnings.warn(message, PublicIdWarning, stacklevel=level)
+    for message in filter(None, messages):
+        warnings.warn(message, PublicIdWarning, stacklevel=level)
 
 
 def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checked: bool = False) -> dict[str, str]:

@@ -14,7 +14,7 @@ from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import ConfigurationError, DuplicatePrefix, PublicIdError
 from sqlalchemy_public_id.formats import Format
 from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm.inspection import id_attributes, ids_of_union, public_id_attribute
+from sqlalchemy_public_id.orm.inspection import id_attributes, ids_of_union, public_id_attribute, registry_of
 
 
 class Candidate(NamedTuple):
@@ -31,7 +31,8 @@ class Routes:
 
     :param base: search the models of this declarative base only.
     :param models: search these models and their subclasses only.
-    :raises ConfigurationError: if both are given, or if one of *models* can have no id with a prefix.
+    :raises ConfigurationError: if both are given, if *base* is no declarative base, or if one of *models* can have no
+        id with a prefix.
     """
 
     def __init__(self, base: Any, models: Iterable[type[Any]] | None) -> None:
@@ -39,7 +40,7 @@ class Routes:
             raise ConfigurationError(
                 "base and models are both given: pass only models, whose declarative bases are known"
             )
-        self._registry = getattr(base, "registry", base)
+        self._registry = None if base is None else registry_of(base, "base is")
         self._models = None if models is None else _checked(models)
 
     def candidates_of(self, public_id: object) -> list[Candidate]:

@@ -140,6 +140,31 @@ def mapped_classes(registry: registry) -> list[Mapper[Any]]:
     return sorted(whole, key=lambda mapper: (mapper.class_.__name__, mapper.class_.__module__))
 
 
+def registry_of(base: Any, what: str) -> registry:
+    """Return the registry of *base*: a declarative base, a mapped class or a registry.
+
+    :param what: what the caller calls *base*, for the error.
+    :raises ConfigurationError: if it is none of these. A base that shows no registry, as that of SQLModel, must have
+        models of one.
+    """
+    found = getattr(base, "registry", base)
+    if isinstance(found, registry):
+        return found
+    if isinstance(base, type):
+        mappers = map(_mapper_of, (base, *_subclasses(base)))
+        several = {mapper.registry for mapper in mappers if mapper is not None}
+        if len(several) == 1:
+            return several.pop()
+        if several:
+            raise ConfigurationError(
+                f"{what} {safe_repr(base)}, whose models have several registries; pass one of them"
+            )
+    hint = "expected a declarative base, a registry or a model"
+    if isinstance(getattr(getattr(base, "Model", None), "registry", None), registry):  # the `db` of Flask-SQLAlchemy
+        hint = "which is no declarative base; pass its attribute Model"
+    raise ConfigurationError(f"{what} {safe_repr(base)}, {hint}")
+
+
 def _mapper_of(class_: type[Any]) -> Mapper[Any] | None:
     try:
         found: Mapper[Any] | InstanceState[Any] | None = inspect(class_, raiseerr=False)

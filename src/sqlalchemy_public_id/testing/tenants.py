@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy.orm import Session, registry, scoped_session
+from sqlalchemy.orm import Session, scoped_session
 
 from sqlalchemy_public_id.errors import ConfigurationError
-from sqlalchemy_public_id.messages import safe_repr
-from sqlalchemy_public_id.orm.inspection import is_sharded, mapped_classes, session_of
+from sqlalchemy_public_id.orm.inspection import is_sharded, mapped_classes, registry_of, session_of
 from sqlalchemy_public_id.testing.attempts import Attempts, TenantLeak
 from sqlalchemy_public_id.testing.seen import Seen
 
@@ -74,9 +73,7 @@ def assert_tenants_are_apart(
     :raises ConfigurationError: if a session has changes that are not flushed, is sharded, or uses ``AUTOCOMMIT``, and
         if the same session is passed twice.
     """
-    declared: Any = getattr(base, "registry", base)
-    if not isinstance(declared, registry):
-        raise ConfigurationError(f"base is {safe_repr(base)}, expected a declarative base")
+    declared = registry_of(base, "base is")
     declared.configure()
     mappers = [mapper for mapper in mapped_classes(declared) if not issubclass(mapper.class_, tuple(shared))]
     sessions = _checked(session_of_a), _checked(session_of_b)
