@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection, Engine, Inspector, insert
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase
 from support.applied_remedies import paste
 from support.attached_databases import OTHER, attach
 from support.command import run
@@ -17,7 +18,7 @@ from support.invoices import NAME, NewInvoices
 from support.marks import on
 from support.rights import USER, user_with
 
-from sqlalchemy_public_id import ConfigurationError, NanoId, audit
+from sqlalchemy_public_id import ConfigurationError, NanoId, PublicIdMixin, audit
 from sqlalchemy_public_id.audit.tables import AuditedTable
 from sqlalchemy_public_id.migrations.table import columns_of
 
@@ -28,7 +29,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"formats": {"invoces": NanoId()}}, "there is no table 'invoces'"),
     ({"schema": "typo"}, "there is no schema 'typo'; there are: main"),
     ({"column": "publicid"}, "there is no column 'publicid' in invoice"),
+    ({"tables": NAME}, rf"tables is '{NAME}', expected a list: write \['{NAME}'\]"),
+    ({"formats": [NanoId()]}, r"formats is \[NanoId\(\)\], expected a dictionary by table"),
+    ({"clusters": 5}, "clusters is 5, expected a dictionary by table"),
+    ({"models": DeclarativeBase}, "models has .*DeclarativeBase.*, expected MetaData, such as Base.metadata"),
+    ({"models": [DeclarativeBase]}, "models has .*DeclarativeBase.*, expected MetaData, such as Base.metadata"),
     ({"sample": 0}, "sample is 0, expected 1 or more"),
+    ({"sample": "all"}, "sample is 'all', expected 1 or more"),
     ({"schema": 5}, "schema is 5, expected a name"),
     ({"column": NanoId()}, r"column is NanoId\(\)"),
     ({"formats": {NAME: "NanoId()"}}, r"NanoId\(\)"),
@@ -45,6 +52,20 @@ def test_arguments_that_cannot_be_used(
 
     with pytest.raises(ConfigurationError, match=error):
         audit.run(engine, **options)
+
+
+@on("sqlite")
+def test_models_that_can_be_read_once(engine: Engine, new_invoices: NewInvoices, base: Any) -> None:
+    """A generator of models is read once, and not again for each table, where it would have none."""
+    for name in (NAME, "receipt"):
+        new_invoices(name=name)
+        type(name, (PublicIdMixin, base), {"__tablename__": name, "__public_id__": NanoId(prefix=f"once{name}")})
+
+    report = audit.run(engine, models=cast("Any", (each for each in [base.metadata])))
+
+    assert [table.format for table in report.tables] == [
+        f"once{table.name}_ and 12 of 0-9 a-z" for table in report.tables
+    ]
 
 
 @on("sqlite")

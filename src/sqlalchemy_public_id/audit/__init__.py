@@ -14,8 +14,9 @@ in a sample and rows without an id are counted in an index.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext
+from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, Inspector, inspect
 from sqlalchemy.exc import DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError
@@ -30,7 +31,6 @@ from sqlalchemy_public_id.keys.cluster.audit import Clusters
 from sqlalchemy_public_id.messages import safe_repr
 from sqlalchemy_public_id.migrations.databases import database_of, is_supported, names_of_databases
 from sqlalchemy_public_id.migrations.from_models import Models
-from sqlalchemy_public_id.types import as_format
 
 __all__ = ["Finding", "Problem", "Remedy", "Report", "Severity", "TableReport", "run"]
 
@@ -67,20 +67,22 @@ def run(
     :param defaults: add a finding for each table whose ids the database does not generate.
         :attr:`Report.without_default` lists these tables in any case.
     :raises ConfigurationError: if *schema* does not exist; if *tables*, *formats* or *clusters* name a table that does
-        not exist; if no table has the *column*; or if the database is not MariaDB, MySQL, PostgreSQL or SQLite.
+        not exist; if no table has the *column*; if an argument is of another type, such as *models* that are no
+        ``MetaData``; or if the database is not MariaDB, MySQL, PostgreSQL or SQLite.
 
     >>> from sqlalchemy_public_id import NanoId, audit
     >>> report = audit.run(engine, formats={"user": NanoId(prefix="usr")})
     >>> print(report.at_least("error")[0].message)
     1 of 1 ids that were read are malformed: 'izkpm55j334u' (expected usr_ and 12 of 0-9 a-z)
     """
+    given: Any = () if models is None else models
     settings = AuditSettings(
         schema=schema,
         tables=tables,
         column=column,
-        formats={name: as_format(format) for name, format in (formats or {}).items()},
-        models=models,
-        clusters=clusters or {},
+        formats={} if formats is None else formats,
+        models=[*cast("Iterable[Any]", given)] if isinstance(given, Iterable) else [given],
+        clusters={} if clusters is None else clusters,
         sample=sample,
         defaults=defaults,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sqlalchemy import Integer, MetaData, func, select
+from sqlalchemy import Integer, func, select
 
 from sqlalchemy_public_id.audit.report import Finding, Remedy, Severity
 from sqlalchemy_public_id.audit.tables import AuditedTable
@@ -224,8 +224,7 @@ def _list_others(table: AuditedTable) -> Iterator[Finding]:
 
 def _named(table: AuditedTable) -> Iterator[_Counted]:
     """Yield all counters of keys and of ids that the models name."""
-    several = [table.settings.models] if isinstance(table.settings.models, MetaData) else table.settings.models or ()
-    for model in (each for models in several for each in models.tables.values()):
+    for model in (each for models in table.settings.models for each in models.tables.values()):
         for allocator in filter(None, map(allocator_of, model.primary_key)):
             yield _Counted(allocator.table.name, allocator.table.schema, allocator.name)
         for column in public_id_columns(model):

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Connection, Inspector, Table, TableClause, column, func, literal, select, table
+from sqlalchemy import Connection, Inspector, MetaData, Table, TableClause, column, func, literal, select, table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.exc import NoSuchTableError
@@ -29,7 +29,6 @@ from sqlalchemy_public_id.migrations import PublicIdColumn
 from sqlalchemy_public_id.migrations.column import check_names
 from sqlalchemy_public_id.migrations.databases import live_table
 from sqlalchemy_public_id.migrations.from_models import (
-    Models,
     name_in_models,
     others_in_models,
     tables_in_models,
@@ -37,6 +36,7 @@ from sqlalchemy_public_id.migrations.from_models import (
 from sqlalchemy_public_id.migrations.state import IndexFacts, State
 from sqlalchemy_public_id.migrations.table import LiveTable, columns_of
 from sqlalchemy_public_id.naming import derived_name
+from sqlalchemy_public_id.types import as_format
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +47,24 @@ class AuditSettings:
     tables: Collection[str] | None
     column: str | None
     formats: Mapping[str, Format]
-    models: Models
+    models: Sequence[MetaData]
     clusters: Clusters
     sample: int
     defaults: bool
 
     def __post_init__(self) -> None:
-        if self.sample < 1:
+        given: dict[str, object] = vars(self)  # what the caller passed, whatever its annotation says
+        if isinstance(given["tables"], str):
+            raise ConfigurationError(f"tables is {safe_repr(self.tables)}, expected a list: write [{self.tables!r}]")
+        for name in ("formats", "clusters"):
+            if not isinstance(given[name], Mapping):
+                raise ConfigurationError(f"{name} is {safe_repr(given[name])}, expected a dictionary by table")
+        for format in self.formats.values():
+            as_format(format)
+        for each in self.models:
+            if not isinstance(cast("object", each), MetaData):
+                raise ConfigurationError(f"models has {safe_repr(each)}, expected MetaData, such as Base.metadata")
+        if not isinstance(given["sample"], int) or self.sample < 1:
             raise ConfigurationError(f"sample is {safe_repr(self.sample)}, expected 1 or more")
         check_names(column="public_id" if self.column is None else self.column, schema=self.schema)
 
@@ -150,7 +161,7 @@ class AuditedTable:
     def format(self) -> Format | None:
         """The format of the ids, if the arguments or the models name it."""
         if self.is_first and (named := self.settings.formats.get(self.name)):
-            return named
+            return as_format(named)
         columns = [each for model in self.declared for each in public_id_columns(model) if each.name == self.column]
         return next((public_id_type(each).id_format for each in columns), None)
 

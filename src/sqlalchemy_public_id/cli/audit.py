@@ -118,7 +118,7 @@ def audit(
         tables=tables or None,
         column=column,
         formats=dict(formats),
-        models=None if models is None else metadata_of(models),
+        models=[] if models is None else metadata_of(models),
         clusters=dict(clusters),
         sample=sample,
         defaults=defaults,
