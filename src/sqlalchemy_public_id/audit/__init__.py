@@ -14,9 +14,9 @@ in a sample and rows without an id are counted in an index.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Inspector, inspect
 from sqlalchemy.exc import DBAPIError, NoResultFound, NoSuchTableError, UnreflectableTableError
@@ -81,7 +81,7 @@ def run(
         tables=tables,
         column=column,
         formats={} if formats is None else formats,
-        models=[*cast("Iterable[Any]", given)] if isinstance(given, Iterable) else [given],
+        models=[*given] if hasattr(given, "__iter__") else [given],
         clusters={} if clusters is None else clusters,
         sample=sample,
         defaults=defaults,
