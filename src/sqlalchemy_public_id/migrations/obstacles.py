@@ -22,7 +22,7 @@ from sqlalchemy_public_id.migrations.consent import Triggers
 from sqlalchemy_public_id.migrations.databases import database_of, rows_of
 from sqlalchemy_public_id.migrations.existing_ids import count_duplicates, count_invalid, count_lost
 from sqlalchemy_public_id.migrations.plan import Migration
-from sqlalchemy_public_id.migrations.rows import Rows, without_position
+from sqlalchemy_public_id.migrations.rows import Rows, remedy_without_position, without_position
 from sqlalchemy_public_id.migrations.stored_types import Fit, StoredIds, fit_of, in_revision
 from sqlalchemy_public_id.migrations.table import FEW_ROWS, LiveTable, columns_of
 from sqlalchemy_public_id.migrations.trial import try_ids
@@ -133,11 +133,11 @@ def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
         yield from _of_the_primary_key(migration)
     if {"contract", "loosen"} & {*migration.phases} and not migration.consent.allow_lock:
         yield from _of_a_change_of_collation(migration)
-    if migration.fills_rows:
-        yield from _of_the_key(migration)
+    lacks_key = [*_of_the_key(migration)] if migration.fills_rows or _reads_ids(migration) else []
+    yield from lacks_key
     if migration.fills_rows or "contract" in migration.phases:
         triggers = [*obstacles_of_triggers(migration.table, migration.triggers, migration.consent.update_triggers)]
-        if triggers and (migration.fills_rows or _replaces_ids(migration)):  # which reads the ids
+        if triggers and (migration.fills_rows or (not lacks_key and _replaces_ids(migration))):  # which reads the ids
             yield from triggers
 
 
@@ -145,7 +145,7 @@ def _of_the_primary_key(migration: Migration) -> Iterator[Obstacle]:
     target = migration.target
     # SQLite has no index for INTEGER PRIMARY KEY; elsewhere, composite keys are found as indexes that lose a column
     has_index = any(index.primary and index.is_on(target.column) for index in migration.state.indexes)
-    if has_index or target.column in rows_of(migration.table, migration.state).read_key():
+    if has_index or target.column in _rows_class(migration).read_key(migration.table):
         problem = f"{target.column} is in the primary key of {target.table}"
         yield Obstacle("dependants", problem, "name the column of the public ids, or give the table another key first")
 
@@ -290,21 +290,29 @@ def _of_the_index(migration: Migration) -> Iterator[Obstacle]:
 
 
 def _of_the_key(migration: Migration) -> Iterator[Obstacle]:
-    target = migration.target
-    if not database_of(migration.table.connection.dialect).rows.read_position_columns(migration.table):
-        yield Obstacle("no-key", without_position(target), f"add one, or fill {target.column} by hand")
+    if not _rows_class(migration).read_position_columns(migration.table):
+        yield Obstacle("no-key", without_position(migration.target), remedy_without_position(migration.target))
+
+
+def _rows_class(migration: Migration) -> type[Rows]:
+    return database_of(migration.table.connection.dialect).rows
 
 
 # --- existing ids, which are changed only with consent
 
 
+def _reads_ids(migration: Migration) -> bool:
+    """Return True if the ids that the column has are examined before it is completed."""
+    if "contract" not in migration.phases or not migration.state.exists or migration.state.complete:
+        return False
+    return migration.table.has_rows()  # an empty table needs no key
+
+
 def _of_the_ids(migration: Migration) -> Iterator[Obstacle]:
     """Yield obstacles for duplicate ids, and for invalid ids, which a report looks for in the first rows only."""
     state, consent = migration.state, migration.consent
-    if "contract" not in migration.phases or not state.exists or state.complete:
+    if not _reads_ids(migration):
         return
-    if not migration.table.has_rows():
-        return  # an empty table needs no key
     rows = rows_of(migration.table, state)
     if consent.on_duplicate == "refuse" and not state.valid and not migration.begins_with_index:
         yield from obstacles_of_duplicates(rows)

@@ -64,7 +64,7 @@ class Rows(ABC):
             )
         types = self.read_position_columns(live)
         if not types:
-            raise ConfigurationError(f"{without_position(target)}; add one, or fill {target.column} by hand")
+            raise ConfigurationError(f"{without_position(target)}; {remedy_without_position(target)}")
         self.live: LiveTable = live
         self.state: State = state
         self.target: PublicIdColumn = target
@@ -86,7 +86,8 @@ class Rows(ABC):
     def read_position_columns(cls, live: LiveTable) -> PositionColumns:
         """Return the columns that make up the position of a row; none if rows cannot be told apart."""
 
-    def read_key(self) -> list[str]:
+    @classmethod
+    def read_key(cls, live: LiveTable) -> list[str]:
         """Return the columns of the primary key, if a position is made up of something else."""
         return []
 
@@ -104,7 +105,7 @@ class Rows(ABC):
     @cached_property
     def key(self) -> list[Any]:
         """The columns that identify a row in messages: the primary key if there is one, or else its position."""
-        return [sql_column(name) for name in self.read_key()] or self.parts
+        return [sql_column(name) for name in self.read_key(self.live)] or self.parts
 
     @property
     def position(self) -> list[Any]:
@@ -199,6 +200,11 @@ def without_position(target: PublicIdColumn) -> str:
         f"{target.table} has no primary key, and no unique index of columns that are NOT NULL, so its rows cannot be "
         f"told apart"
     )
+
+
+def remedy_without_position(target: PublicIdColumn) -> str:
+    """Return what helps such a table."""
+    return f"add one, or give {target.column} ids, a unique index and NOT NULL by hand"
 
 
 class Window:

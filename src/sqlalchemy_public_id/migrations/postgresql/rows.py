@@ -90,8 +90,9 @@ class AsText(UserDefinedType[str]):
 class _StoredRows(Rows):
     """The rows of a table of PostgreSQL, in whatever order."""
 
-    def read_key(self) -> list[str]:
-        return self.live.read_primary_key()
+    @classmethod
+    def read_key(cls, live: LiveTable) -> list[str]:
+        return live.read_primary_key()
 
     @property
     def compared(self) -> ColumnElement[Any]:

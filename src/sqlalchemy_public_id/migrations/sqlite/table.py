@@ -248,8 +248,9 @@ class SQLiteRows(Rows):
         names = key or free[:1] or live.connection.execute(_KEY, live.names).scalars()
         return dict.fromkeys(names, NullType())
 
-    def read_key(self) -> list[str]:
-        return list(self.connection.execute(_KEY, self.live.names).scalars())
+    @classmethod
+    def read_key(cls, live: LiveTable) -> list[str]:
+        return list(live.connection.execute(_KEY, live.names).scalars())
 
     def is_well_formed(self) -> ColumnElement[bool]:
         format, column = self.target.format, self.column
