@@ -286,6 +286,46 @@ def test_tables_that_have_to_be_locked(new_people: Callable[..., People], engine
         people.check_gone()
 
 
+CHECKED = {
+    "a date": (", since date, CONSTRAINT known CHECK (since > '2000-01-01')", "mysql"),
+    "a list": (", kind enum('a', 'b') CHECK (kind <> 'b')", "mysql"),
+    "a long text": (", note longtext CHECK (char_length(note) > 5)", "mysql"),
+    "a text": (", note text CHECK (char_length(note) > 5)", ""),
+    "a JSON text": (", note text CHECK (json_valid(note))", "mariadb"),
+    "a JSON text of the table": (", note text, CHECK (json_valid(note))", ""),
+    "a number": (", age int CHECK (age > 5)", ""),
+    "the date of a text": (", since date, note text CHECK (note <> '`since`')", ""),
+}
+"""CHECKs, and the server that copies the table because of them, although an ALTER changes another column."""
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("kind", CHECKED)
+def test_checks_for_which_the_table_is_copied(new_people: Callable[..., People], engine: Engine, kind: str) -> None:
+    """A table is refused exactly if the server copies it because of a CHECK, and is changed on request."""
+    more, copies = CHECKED[kind]
+    people = new_people(more=more)
+    options = {"allow_lock": True} if engine.name == copies else {}
+    if options:
+        assert "CHECK" in refused(people)["needs-lock"]
+
+    for operation in ("add_public_id", "loosen_public_id", "contract_public_id", "drop_public_id"):
+        people.run(operation, **options)
+    people.check_gone()
+
+
+@on("mysql", "mariadb")
+def test_backfill_needs_no_lock(new_people: Callable[..., People]) -> None:
+    """A phase that alters nothing needs no consent to a lock: a backfill, and an expand that has run."""
+    people = new_people(more=", FULLTEXT (name)")
+    people.run("expand_public_id", allow_lock=True)
+
+    people.run("expand_public_id")
+    people.run("backfill_public_id")
+
+    assert None not in people.ids()
+
+
 @on("mysql", "mariadb")
 def test_rebuild_while_writers_wait(new_people: Callable[..., People], engine: Engine) -> None:
     """If writers may wait, MySQL copies the table, because its rebuild in place can lose rows; the plan says so."""

@@ -48,3 +48,33 @@ def test_ids_by_hand_without_a_key(without_key: People) -> None:
     without_key.execute(f"ALTER TABLE person ADD UNIQUE INDEX ids (public_id), MODIFY public_id {type_}")
     without_key.add()
     assert without_key.state().complete
+
+
+STORED_BY_IDS = {
+    "no other key": ("", True),
+    "a key that allows NULL": (", UNIQUE (id)", True),
+    "a prefix": (", note varchar(50) NOT NULL, UNIQUE (note(5))", True),
+    "a primary key": (", note int AUTO_INCREMENT PRIMARY KEY", False),
+    "another key": (", note int NOT NULL, UNIQUE (note)", False),
+}
+"""The rest of the table, and whether InnoDB stores it by its public ids."""
+
+
+@on("mysql", "mariadb")
+@pytest.mark.parametrize("operation", ["loosen_public_id", "drop_public_id"])
+@pytest.mark.parametrize("kind", STORED_BY_IDS)
+def test_stored_by_ids(new_people: Callable[..., People], kind: str, operation: str) -> None:
+    """Undoing the unique index by which InnoDB stores rows is refused exactly if the server would lock the table."""
+    more, is_stored_by_ids = STORED_BY_IDS[kind]
+    people = new_people(0)
+    people.execute("DROP TABLE person")
+    people.execute(f"CREATE TABLE person (id varchar(50){more})")
+    people.add()
+
+    if is_stored_by_ids:
+        assert "by which InnoDB stores the rows" in refused(people, operation)["needs-lock"]
+        people.run(operation, allow_lock=True)
+    else:
+        people.run(operation)
+
+    assert not people.state().index

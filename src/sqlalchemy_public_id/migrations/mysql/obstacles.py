@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from sqlalchemy_public_id.errors import Obstacle
 from sqlalchemy_public_id.migrations.mysql.rights import missing_privileges
+from sqlalchemy_public_id.migrations.mysql.table import MySQLTable
 from sqlalchemy_public_id.migrations.plan import Migration
 from sqlalchemy_public_id.migrations.session import send
 
@@ -24,6 +25,10 @@ WHERE c.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND c.TABLE_NAME = :table A
       SELECT 1 FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
       AND s.TABLE_NAME = :table AND s.COLUMN_NAME = c.COLUMN_NAME))
 ORDER BY c.ORDINAL_POSITION
+""")
+_VIRTUAL = text("""
+SELECT COLUMN_NAME FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :table AND EXTRA LIKE '%VIRTUAL%'
 """)
 _FOREIGN_KEYS = text("""
 SELECT k.CONSTRAINT_NAME AS name, k.TABLE_NAME AS `table`,
@@ -192,22 +197,56 @@ def _ignores_the_default(migration: Migration) -> bool:
 
 
 def _of_locks(migration: Migration, engine: str) -> Iterator[Obstacle]:
-    connection = migration.table.connection
-    if {"drop", "loosen"} & {*migration.phases} and not migration.state.exists:
+    is_gone = {"drop", "loosen"} & {*migration.phases} and not migration.state.exists
+    if is_gone or not migration.steps:
         return
+    connection = migration.table.connection
     causes: list[str] = []
     if engine.lower() != "innodb":
         causes.append(f"the engine is {engine}")
+    if _is_stored_by_ids(migration):
+        causes.append(f"{migration.target.column} is the only key, by which InnoDB stores the rows")
     kinds = {index.kind for index in migration.state.indexes}
     causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
     if getattr(connection.dialect, "is_mariadb", False):
         generated = migration.table.read(_GENERATED)
         causes += [f"the column {name} is generated, and stored or indexed" for (name,) in generated]
+    if isinstance(migration.table, MySQLTable):
+        causes += migration.table.read_copying_checks(modifies=_modifies(migration))
     if causes:
         problem = (
             f"writers would wait while {connection.dialect.name} changes {migration.target.table}: {', '.join(causes)}"
         )
         yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
+
+
+def _modifies(migration: Migration) -> bool:
+    """Return True if the phases modify the column, which a change of its collation does while writers wait."""
+    nullable = migration.state.nullable
+    loosens = "loosen" in migration.phases and not migration.target.keeps_not_null
+    return nullable if "contract" in migration.phases else loosens and not nullable
+
+
+def _is_stored_by_ids(migration: Migration) -> bool:
+    """Return True if the phases undo the unique index by which InnoDB stores the rows, as it does without other keys.
+
+    It takes the primary key, or else the first unique index of whole, stored columns that forbid NULL.
+    """
+    target, state = migration.target, migration.state
+    undoes = "drop" in migration.phases or (
+        "loosen" in migration.phases and not (target.keeps_unique and target.keeps_not_null)
+    )
+    if not undoes or state.nullable or not state.index or any(index.primary for index in state.indexes):
+        return False
+    virtual = {name for (name,) in migration.table.read(_VIRTUAL)}
+    excluded: set[str] = set()
+    shown = [row._mapping for row in send(migration.table.connection, f"SHOW INDEX FROM {migration.table.name}")]
+    for part in shown:  # in the order of the server
+        is_whole = part["Column_name"] is not None and part["Sub_part"] is None
+        if part["Non_unique"] or part["Null"] == "YES" or not is_whole or part["Column_name"] in virtual:
+            excluded.add(part["Key_name"])
+    first = next((part["Key_name"] for part in shown if part["Key_name"] not in excluded), None)
+    return state.unique is not None and first == state.unique.name
 
 
 def _of_the_history(migration: Migration) -> Iterator[Obstacle]:

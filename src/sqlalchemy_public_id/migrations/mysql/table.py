@@ -94,6 +94,12 @@ _CHANGED_BY_UPDATES = text(f"""
 SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE {_HERE} AND EXTRA LIKE '%on update%'
 ORDER BY ORDINAL_POSITION
 """)
+_KINDS_THAT_COPY = text(f"""
+SELECT COLUMN_NAME AS name, DATA_TYPE AS kind FROM information_schema.COLUMNS
+WHERE {_HERE} AND (DATA_TYPE IN ('date', 'datetime', 'enum', 'set', 'time', 'timestamp')
+                   OR DATA_TYPE LIKE '%text' OR DATA_TYPE LIKE '%blob')
+""")
+_JSON_TEXTS = re.compile(r"(tiny|medium)?(text|blob)")
 _NO_SUCH_TABLE = 1146
 _LEFT_OUT = 1684
 """The warning of MariaDB for a table that a query of the catalogs has left out."""
@@ -227,18 +233,40 @@ class MySQLTable(LiveTable):
         size = next((size for (size,) in self.read(_BYTES)), None)
         return None if size is None else int(size)
 
-    def read_constraints(self) -> Iterator[Demand]:
-        checks: Sequence[Row[Any]] = ()
+    def read_checks(self) -> dict[str, str] | None:
+        """Return the CHECKs that are enforced, name → clause; ``None`` if the server does not list them."""
         try:
             checks = self.read(_ALL_CHECKS_OF_MARIADB if self.is_mariadb else _ALL_CHECKS)
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
-            # a server that speaks the protocol of MySQL, such as OceanBase, may have no such catalog
+            return None  # a server that speaks the protocol of MySQL, such as OceanBase, may have no such catalog
+        return {row.name: row.clause if self.is_mariadb else _ESCAPED.sub(r"\1", row.clause) for row in checks}
+
+    def read_copying_checks(self, *, modifies: bool) -> Iterator[str]:
+        """Yield the causes in CHECKs for which the server copies the table, although an ALTER changes no such column.
+
+        The type of the column, as an ALTER reads it, differs from the type that is stored.
+
+        :param modifies: whether the ALTER modifies a column.
+        """
+        checks = (self.read_checks() or {}) if modifies or self.is_mariadb else {}
+        kinds: dict[str, str] = {row.name: row.kind for row in (self.read(_KINDS_THAT_COPY) if checks else ())}
+        for name, clause in checks.items():
+            if self.is_mariadb:
+                if _JSON_TEXTS.fullmatch(kinds.get(name, "")) and clause == f"json_valid(`{name}`)":
+                    yield f"the column {name} is {kinds[name]} with CHECK (json_valid({name}))"
+            else:
+                named = {each.replace("``", "`") for each in _QUOTED.findall(clause) if each}
+                for column in sorted(each for each in named if kinds.get(each, "text") not in ("text", "blob")):
+                    yield f"the CHECK {name} names the column {column} of the type {kinds[column]}"
+
+    def read_constraints(self) -> Iterator[Demand]:
+        checks = self.read_checks()
+        if checks is None:
             yield Demand("any CHECK constraint", None, why_not="the server does not list them")
-        for check in checks:
-            clause: str = check.clause if self.is_mariadb else _ESCAPED.sub(r"\1", check.clause)
-            yield Demand(f"the CHECK constraint {check.name}", clause)
+        for name, clause in (checks or {}).items():
+            yield Demand(f"the CHECK constraint {name}", clause)
         yield from self.generated_columns("CHAR_LENGTH")
         yield from self.demands_of_triggers(name for (name,) in self.read(_TRIGGERS_OF_NEW_ROWS))
 
