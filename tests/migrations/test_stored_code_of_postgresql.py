@@ -137,3 +137,17 @@ def test_functions(new_people: Callable[..., People], engine: Engine, case: str)
         connection.rollback()
 
     assert [obstacle.problem.partition(": ")[0] for obstacle in report.obstacles] == found
+
+
+def test_table_without_columns(new_people: Callable[..., People]) -> None:
+    """A table without columns, which PostgreSQL accepts, gets public ids, and loses them again."""
+    people = new_people(0)
+    people.execute("DROP TABLE person")
+    people.execute("CREATE TABLE person ()")
+    people.execute("INSERT INTO person DEFAULT VALUES")
+
+    people.add()
+    assert people.state().complete
+    people.run("drop_public_id")
+
+    assert people.columns() == []

@@ -24,8 +24,8 @@ from sqlalchemy_public_id.migrations.stored_code.tokens import Lexis
 LANGUAGE = Language(Lexis(has_dollar_quotes=True, nests_comments=True), inserts="at most", selects_into="any")
 _TABLE = text(f"""
 SELECT n.nspname AS schema, c.relname AS name,
-       (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
-        WHERE a.attrelid = c.oid AND a.attnum > CAST(0 AS int2) AND NOT a.attisdropped) AS columns
+       COALESCE((SELECT pg_catalog.json_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > CAST(0 AS int2) AND NOT a.attisdropped), '[]') AS columns
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = {THIS} OR c.oid IN {PARTITIONS}
 ORDER BY c.oid = {THIS} DESC
