@@ -582,6 +582,18 @@ def test_audit(payments: Payments) -> None:
     assert [(each.table, each.problem) for each in report.at_least("error")] == [("pay", "unique-missing")]
 
 
+@on("postgresql")
+def test_audit_of_a_schema(payments: Payments) -> None:
+    """A partition is reported with its table if the schema is named, or if its table has a name with capitals."""
+    payments.create("nested")
+    payments.run("add_public_id")
+    assert audit.run(payments.engine, schema="public").at_least("warning") == []
+    payments.execute('ALTER TABLE pay RENAME TO "Pay"')
+    report = audit.run(payments.engine)
+    assert {(each.table, each.problem) for each in report.findings} == {("Pay", "unique-with-others")}
+    payments.execute('ALTER TABLE "Pay" RENAME TO pay')
+
+
 _BY_DAY = "(PARTITION a VALUES LESS THAN (to_days('2026-01-01')), PARTITION b VALUES LESS THAN MAXVALUE)"
 OF_MYSQL = {
     "hash": ("PARTITION BY HASH (tenant_id) PARTITIONS 3", ("tenant_id",)),

@@ -268,8 +268,9 @@ class AuditedTable:
 
     @property
     def partition_of(self) -> str | None:
-        """The table of which this one is a partition, with the columns and indexes of that table."""
-        return self._read_state.partition_of if self.has_column else None
+        """The table of the audited schema of which this one is a partition, with its columns and indexes."""
+        place = self._read_state.partition_of if self.has_column else None
+        return place[1] if place and place[0] == (self.schema or self.inspector.default_schema_name) else None
 
     @cached_property
     def _read_state(self) -> State:

@@ -154,8 +154,8 @@ class State:
     """The table of SQLite."""
     indexes: tuple[IndexFacts, ...] = ()
     """All indexes of the table."""
-    partition_of: str | None = None
-    """The table of PostgreSQL of which this one is a partition."""
+    partition_of: tuple[str, str] | None = None
+    """The schema and the name of the table of PostgreSQL of which this one is a partition."""
     partition_keys: tuple[str, ...] = ()
     """The columns by which the table, or one of its partitions, is partitioned."""
     partitions: tuple[Partition, ...] | None = None

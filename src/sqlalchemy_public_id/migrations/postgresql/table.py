@@ -83,7 +83,11 @@ SELECT CAST(c.relkind AS text) AS kind, CAST(CAST(c.relnamespace AS regnamespace
                    pg_catalog.lower(pg_catalog.replace(a.attname, '"', '""'))) > 0) OR a.attidentity <> '' AS filled,
        (SELECT pg_catalog.min(b.pid) FROM pg_catalog.pg_stat_progress_create_index b
         WHERE (b.relid = c.oid OR b.relid IN {PARTITIONS}) AND b.datname = pg_catalog.current_database()) AS builder,
-       c.relispartition AS is_partition,
+       CASE WHEN c.relispartition THEN (
+           SELECT pg_catalog.json_build_array(pn.nspname, p.relname) FROM pg_catalog.pg_inherits i
+           JOIN pg_catalog.pg_class p ON p.oid = i.inhparent
+           JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace
+           WHERE i.inhrelid = c.oid) END AS partition_of,
        (SELECT pg_catalog.min(CAST(CAST(i.inhparent AS regclass) AS text)) FROM pg_catalog.pg_inherits i
         WHERE i.inhrelid = c.oid) AS parent,
        EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid OR inhrelid = c.oid) AS inherits,
@@ -103,7 +107,7 @@ LEFT JOIN pg_catalog.pg_type ty ON ty.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
 WHERE c.oid = CAST(pg_catalog.to_regclass(:regclass) AS oid)
-""").columns(calls=JSON(), indexes=JSON(), partition_keys=JSON())
+""").columns(calls=JSON(), indexes=JSON(), partition_keys=JSON(), partition_of=JSON())
 # the array lets PostgreSQL expect ten partitions, not a thousand, for which it would compile the query
 _PARTS = text(f"""
 SELECT n.nspname AS schema, r.relname AS name, pn.nspname AS parent_schema, p.relname AS parent,
@@ -227,7 +231,7 @@ class PostgreSQLTable(LiveTable):
             check=row.checked is not None,
             checked=bool(row.checked),
             builder=row.builder,
-            partition_of=row.parent if row.is_partition else None,
+            partition_of=tuple(row.partition_of) if row.partition_of else None,
             partition_keys=tuple(each for each in row.partition_keys or () if each is not None),
             partitions=self._read_partitions() if row.kind == "p" else None,
         )
@@ -244,7 +248,7 @@ class PostgreSQLTable(LiveTable):
 
     def _misfit(self, row: Row[Any], partitions: Sequence[Partition]) -> Obstacle | None:
         table = self.target.table
-        if row.is_partition:
+        if row.partition_of:
             problem = f"{table} is a partition of {row.parent}, and has the columns of {row.parent} only"
             return Obstacle("partition", problem, f"keep the ids in a separate table that refers to {row.parent}")
         if row.kind == "p":
