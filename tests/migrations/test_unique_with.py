@@ -253,6 +253,19 @@ def test_duplicates(invoices: Engine) -> None:
     assert [id == IDS[0] for id in ids] == [True, False, True]
 
 
+@pytest.mark.parametrize("operation", ["contract_public_id", "loosen_public_id"])
+def test_operation_that_is_not_told(invoices: Engine, operation: str) -> None:
+    """Without the other columns, the index with them is refused: the one would build another, the other keep it."""
+    run(invoices, "add_public_id", unique_with=("tenant_id",))
+    run(invoices, "loosen_public_id", unique_with=("tenant_id",), keeps="unique")
+
+    error = refused(invoices, operation)
+
+    assert "there is an index uq_invoice_public_id, which is not on public_id alone" in error
+    assert "declare the ids with unique_with=('tenant_id',), rename or drop it" in error
+    run(invoices, operation, unique_with=("tenant_id",))
+
+
 @pytest.mark.parametrize(("before", "after"), [((), ("tenant_id",)), (("tenant_id",), ())])
 def test_changed_declaration(project: Project, engine: Engine, before: tuple[str, ...], after: tuple[str, ...]) -> None:
     """If the model becomes unique with a tenant, or alone again, autogenerate replaces the index, and says so."""

@@ -131,6 +131,8 @@ def _of_the_column(migration: Migration) -> Iterator[Obstacle]:
         yield from _of_the_index(migration)
     if "drop" in migration.phases and migration.state.exists:
         yield from _of_the_primary_key(migration)
+    if "loosen" in migration.phases and not migration.target.keeps_unique:
+        yield from _of_the_index(migration)  # it would stay
     if {"contract", "loosen"} & {*migration.phases} and not migration.consent.allow_lock:
         yield from _of_a_change_of_collation(migration)
     lacks_key = [*_of_the_key(migration)] if migration.fills_rows or _reads_ids(migration) else []
@@ -286,7 +288,10 @@ def _of_the_index(migration: Migration) -> Iterator[Obstacle]:
             else f"is not on {' and '.join(target.unique_columns)}{'' if target.unique_with else ' alone'}"
         )
         problem = f"there is an index {index.name}, which {defect}"
-        yield Obstacle("wrong-index", problem, "rename or drop it, or pass unique_name= with another name")
+        others = tuple(name for name in index.columns if name != target.column)
+        is_wider = index.unique and target.column in index.columns and others
+        told = f"declare the ids with unique_with={others}, " if is_wider and others != target.unique_with else ""
+        yield Obstacle("wrong-index", problem, f"{told}rename or drop it, or pass unique_name= with another name")
 
 
 def _of_the_key(migration: Migration) -> Iterator[Obstacle]:
