@@ -197,3 +197,16 @@ def test_a_model_that_goes(project: Project, name: str | None, tenant: bool) -> 
     assert found is None
     assert add(project, metadata) == "a000000000001"
     project.upgrade()
+
+
+@on("postgresql")
+def test_a_partition_that_goes(project: Project) -> None:
+    """A partition is dropped without the counter, which is that of its table."""
+    metadata = declared(strategy="function", tenant=True)
+    metadata.tables[NAME].dialect_options["postgresql"]["partition_by"] = "HASH (tenant_id)"
+    project.migrate(metadata)
+    project.execute(f"CREATE TABLE depot_0 PARTITION OF {NAME} FOR VALUES WITH (MODULUS 2, REMAINDER 0)")
+    project.execute(f"CREATE TABLE depot_1 PARTITION OF {NAME} FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
+    add(project, metadata)
+
+    assert sorted(said(project.migrate(metadata))) == ["op.drop_table('depot_0')", "op.drop_table('depot_1')"]

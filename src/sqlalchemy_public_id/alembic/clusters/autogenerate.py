@@ -29,6 +29,8 @@ from sqlalchemy_public_id.keys.cluster.catalog import (
 from sqlalchemy_public_id.keys.cluster.column import ClusterSpec, cluster_spec, resolved
 from sqlalchemy_public_id.keys.cluster.ddl import PREFIX, is_config, sequence_name
 from sqlalchemy_public_id.keys.ranges import range_of
+from sqlalchemy_public_id.migrations import PublicIdColumn
+from sqlalchemy_public_id.migrations.databases import live_table
 from sqlalchemy_public_id.migrations.table import columns_of
 
 if TYPE_CHECKING:
@@ -159,6 +161,8 @@ def _drop_table(context: AutogenContext, op: DropTableOp) -> list[MigrateOperati
     counter = None if key is None else read_counter(*place, key)
     if key is None or counter is None:
         return [op]
+    if live_table(connection, PublicIdColumn.of(op.table_name, schema=op.schema)).read_state().partition_of:
+        return [op]  # the counter is that of the partitioned table
     column = table.columns[key]
     dropped = _drop_counter(table, column, counter)
     if key_counter_of(connection.dialect) is KeyCounter.SEQUENCE:
