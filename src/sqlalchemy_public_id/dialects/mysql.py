@@ -129,9 +129,10 @@ class MySQL(Traits):
         return _is_mariadb(dialect)
 
     def sorted_length(self, type_: TypeEngine[Any], dialect: Dialect) -> int | None:
-        """Of the weights of a value, ``max_sort_length`` bytes are sorted, by default 1024; a character has up to four.
+        """Of the weights of a value, ``max_sort_length`` bytes are sorted, by default 1024.
 
-        MySQL sorts whole binary values.
+        A letter has up to four in all but few collations, such as MariaDB's ``uca1400_as_cs``, which has six. MySQL
+        sorts whole binary values.
         """
         kinds = (String, JSON, LargeBinary, BINARY, VARBINARY) if _is_mariadb(dialect) else (String,)
         length = getattr(type_, "length", None)

@@ -13,17 +13,14 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Integer,
-    PrimaryKeyConstraint,
     Select,
     SQLColumnExpression,
-    String,
-    Table,
-    UniqueConstraint,
     bindparam,
     inspect,
     select,
 )
 from sqlalchemy.orm import ColumnProperty, Mapper
+from sqlalchemy.types import NullType
 
 from sqlalchemy_public_id.dialects import Traits, traits_for
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -38,8 +35,6 @@ LIMIT = "sqlalchemy_public_id_limit"
 
 _KEYSETS = "sqlalchemy_public_id.keysets"
 """Key in the ``info`` of a public id's property: the keysets of plain pages, whose statements are built once."""
-_IN_PART = "_length", "_prefix"
-"""The ends of the names of options for indexes that have no whole values, such as ``mysql_length``."""
 
 
 class Keyset:
@@ -156,9 +151,11 @@ class Keyset:
             )
         column = None if name is None else self.mapper.columns[name]
         is_enum = traits.sorts_enums_by_position and term.is_enum(dialect)
-        if column is None and isinstance(type_, String):
-            type_ = String()  # a concatenation has the length of its first part
-        is_whole = is_enum or _is_indexed(column, getattr(type_, "length", None))
+        if isinstance(type_, NullType) and any(traits.sorted_length(each, dialect) for each in term.types_in(dialect)):
+            raise ConfigurationError(
+                f"order_by has an expression of a long text whose type is unknown, and {dialect.name} sorts only the "
+                f"beginning of a text; name the type, as in func.lower(Ticket.body, type_=String)"
+            )
         source = inspect(self.entity).selectable
         return replace(
             term,
@@ -166,7 +163,7 @@ class Keyset:
             may_be_null=column is None or bool(column.nullable) or not has_row_of(source, column.table),
             by_position=is_enum,
             is_rounded=name is None and traits.rounds_values_of_subqueries(dialect) and term.is_decimal,
-            cut_at=None if is_whole else traits.sorted_length(type_, dialect),
+            cut_at=None if is_enum else traits.sorted_length(type_, dialect),
         )
 
     def _is_joined(self, visible: Any) -> bool:
@@ -189,16 +186,6 @@ class Keyset:
     def _tables(self) -> set[Any]:
         """The tables of the entity, or its aliases of them."""
         return {*self.mapper.tables, *(table for element in self._attributes for table in tables_in(element))}
-
-
-def _is_indexed(column: Any, length: int | None) -> bool:
-    """Return True if an index may sort *column*, of whose values it has all. It cannot have those of a TEXT."""
-    if length is None or not isinstance(getattr(column, "table", None), Table):
-        return False
-    table: Table = column.table
-    whole = [each for each in table.indexes if not any(key.endswith(_IN_PART) for key in each.dialect_kwargs)]
-    keys = [each for each in table.constraints if isinstance(each, (PrimaryKeyConstraint, UniqueConstraint))]
-    return any(column is each for key in (*whole, *keys) for each in key.columns)
 
 
 def plain_keyset(

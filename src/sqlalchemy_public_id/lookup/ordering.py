@@ -13,11 +13,14 @@ from typing import Any, cast
 
 from sqlalchemy import (
     Alias,
+    Cast,
+    Column,
     ColumnClause,
     ColumnElement,
     Dialect,
     Float,
     FromClause,
+    Function,
     Integer,
     Join,
     Label,
@@ -26,6 +29,7 @@ from sqlalchemy import (
     SelectBase,
     String,
     TableClause,
+    TypeCoerce,
     UnaryExpression,
     and_,
     false,
@@ -36,8 +40,9 @@ from sqlalchemy import (
 )
 from sqlalchemy import cast as cast_to
 from sqlalchemy.orm import RelationshipProperty
-from sqlalchemy.sql import operators
+from sqlalchemy.sql import operators, visitors
 from sqlalchemy.sql.elements import Grouping
+from sqlalchemy.sql.functions import ReturnTypeFromArgs
 from sqlalchemy.types import TypeEngine
 
 from sqlalchemy_public_id.errors import ConfigurationError
@@ -76,14 +81,25 @@ class Term:
         return element
 
     def type_on(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Return the type of the values in the database."""
-        return undecorated(self.element.type.dialect_impl(dialect))
+        """Return the type of the values in the database. An expression has a length only if the program names it."""
+        type_: TypeEngine[Any] = undecorated(self.element.type.dialect_impl(dialect))
+        # others take the type of their first part, and may be longer
+        is_named = isinstance(self.element, (Column, TypeCoerce, Cast, Function))
+        is_named = is_named and not isinstance(self.element, ReturnTypeFromArgs)
+        return type_ if is_named or not isinstance(type_, String) else String()
+
+    def types_in(self, dialect: Dialect) -> list[TypeEngine[Any]]:
+        """Return the types of the columns in an expression."""
+        columns = filter(
+            lambda each: isinstance(each, ColumnClause), cast("Iterator[Any]", visitors.iterate(self.element))
+        )
+        return [undecorated(each.type.dialect_impl(dialect)) for each in columns]
 
     def is_enum(self, dialect: Dialect) -> bool:
         """Return True if the database has a native type for the values, an ENUM or a SET."""
         from sqlalchemy.dialects.mysql import ENUM, SET  # takes a third of the import time of this library
 
-        return isinstance(self.type_on(dialect), (ENUM, SET))
+        return isinstance(undecorated(self.element.type.dialect_impl(dialect)), (ENUM, SET))
 
     @property
     def is_decimal(self) -> bool:
@@ -96,7 +112,7 @@ class Term:
         if self.is_rounded:
             return cast_to(expression, _DECIMAL)
         if self.cut_at is not None:
-            return func.substr(expression, 1, literal_column(str(self.cut_at)), type_=String())
+            return func.substr(expression, literal_column("1"), literal_column(str(self.cut_at)), type_=String())
         return type_coerce(expression, Integer) + 0 if self.by_position else expression
 
     @property
