@@ -37,6 +37,7 @@ from sqlalchemy_public_id import (
     lookup,
     public_id_column,
 )
+from sqlalchemy_public_id.errors import InvalidKey
 from sqlalchemy_public_id.formats import BASE62
 
 
@@ -355,6 +356,17 @@ def test_keys_of_and_public_ids_of(db: Session, statements: list[str]) -> None:
     assert len(statements) == 2
     assert not db.identity_map
     assert db.get_one(Owner, keys[ADA]).public_id == ADA
+
+
+@pytest.mark.backend
+def test_keys_as_text(db: Session) -> None:
+    """A key may be passed as text, as to ``session.get()``; the dict has it as it was passed."""
+    keys = lookup.keys_of(db, Owner, [ADA, GRACE])
+    ada, grace = str(keys[ADA]), keys[GRACE]
+
+    assert lookup.public_ids_of(db, Owner, [ada, grace, "999"]) == {ada: ADA, grace: GRACE}
+    with pytest.raises(InvalidKey):
+        lookup.public_ids_of(db, Owner, ["x1"])
 
 
 STATEMENTS = {"sqlite": 10, "postgresql": 1, "mysql": 1, "mariadb": 1}

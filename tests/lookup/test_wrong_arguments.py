@@ -148,6 +148,15 @@ WARNING_OF_A_ROW: dict[str, Callable[[Session, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", WARNING_OF_A_ROW)
+def test_warning_about_bytes(session: Session, name: str) -> None:
+    """Bytes, such as the client of a cache returns, find nothing, and the warning says to decode them."""
+    with pytest.warns(PublicIdWarning, match=r"decode them, as in value\.decode\(\)") as warned:
+        assert not WARNING_OF_A_ROW[name](session, b"0123456789ab")
+
+    assert [each.filename for each in warned] == [__file__]
+
+
+@pytest.mark.parametrize("name", WARNING_OF_A_ROW)
 def test_warning_about_a_row(session: Session, name: str) -> None:
     """A lookup of an object, or of a row with the id, finds nothing, and warns once at the line that called it."""
     for row, kind in ((Tag(), "Tag"), (session.execute(select(literal("x").label("public_id"))).one(), "Row")):
@@ -206,7 +215,7 @@ def test_warning_about_a_list(session: Session, name: str) -> None:
 
 def test_other_values_are_no_keys(session: Session) -> None:
     """Malformed text, None, booleans and other objects are looked up without a warning, and nobody speaks of keys."""
-    for given in ("x", "1", None, True, 1.5, b"x", object(), [1]):
+    for given in ("x", "1", None, True, 1.5, object(), [1]):
         assert lookup.get(session, Tag, given) is None
         with pytest.raises(PublicIdNotFound) as error:
             lookup.get_one(session, Tag, given)

@@ -8,7 +8,7 @@ True
 Input that cannot be an id of the model (malformed, another type's prefix, an integer, ``None``) is rejected without a
 query: :func:`get` returns ``None``, :func:`get_one` and :func:`page` raise
 :class:`~sqlalchemy_public_id.PublicIdNotFound`, and the other functions leave it out. Integer keys are never accepted;
-the functions that raise nothing warn of them, and of a row or a list in place of an id
+the functions that raise nothing warn of them, and of bytes, a row or a list in place of an id
 (:class:`~sqlalchemy_public_id.errors.PublicIdWarning`).
 All spellings of an id that its format has are accepted. Rows show the canonical one; a dict has the ids as passed.
 
@@ -17,16 +17,15 @@ All spellings of an id that its format has are accepted. Rows show the canonical
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Select, inspect, select
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.exc import MultipleResultsFound
 from typing_extensions import Unpack
 
 from sqlalchemy_public_id.columns import public_id_type
-from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound, PublicIdWarning
+from sqlalchemy_public_id.errors import ConfigurationError, PublicIdNotFound
 from sqlalchemy_public_id.lookup.beside import ambiguous, columns_beside, requiring_columns
 from sqlalchemy_public_id.lookup.by_value import (
     PARAMETER,
@@ -34,10 +33,12 @@ from sqlalchemy_public_id.lookup.by_value import (
     apply_load_options,
     as_passed,
     in_order,
+    key_as_stored,
     mapper_of_entity,
     query_of_one,
     rows_by,
 )
+from sqlalchemy_public_id.lookup.mistakes import mistaken_for_id, warn_of_mistakes
 from sqlalchemy_public_id.lookup.nested_pages import pages
 from sqlalchemy_public_id.lookup.paging import Page, page
 from sqlalchemy_public_id.lookup.routing import Routes, configure
@@ -95,7 +96,7 @@ def get(
         row = _get_selected(session, model, key, text, public_id, load, attribute)
         return row
     if text is None:
-        _warn_of_mistakes([public_id])
+        warn_of_mistakes([public_id])
         return None
     query = query_of_one(model, key)
     if query is None:  # the id is unique only with other columns
@@ -115,7 +116,7 @@ def _get_selected(
     where = load.pop("where", None)
     statement, entity, condition = selected("get", model, where, attribute)
     if text is None:
-        _warn_of_mistakes([given], level=4)
+        warn_of_mistakes([given], level=4)
         return None
     query, mapper = statement.where(getattr(entity, key) == text), mapper_of_entity(entity)
     columns = columns_beside(mapper, key)
@@ -173,7 +174,7 @@ def get_one(
     :raises PublicIdNotFound: if there is no such row, or *public_id* cannot be an id of the model.
     """
     # the error shows what was given, so there is no warning
-    given = public_id if isinstance(public_id, str) or _mistaken_for_id(type(public_id)) is None else None
+    given = public_id if isinstance(public_id, str) or mistaken_for_id(type(public_id)) is None else None
     row = get(session, model, given, attribute=attribute, **load)
     if row is None:
         raise _not_found(model, public_id, field)
@@ -208,7 +209,7 @@ def resolve(
         row = get(session, model, text, attribute=name, **load)
         if row is not None:
             return row
-    _warn_of_mistakes([public_id])
+    warn_of_mistakes([public_id])
     return None
 
 
@@ -232,7 +233,7 @@ def resolve_many(
     configure(wanted)
     places = [(public_id, each) for public_id in wanted for each in routes.candidates_of(public_id)]
     if len(places) < len(wanted):
-        _warn_of_mistakes(wanted)
+        warn_of_mistakes(wanted)
     rows: dict[str, Any] = {}
     for model, name in dict.fromkeys(each[:2] for _, each in places):
         texts = [each.text for _, each in places if each[:2] == (model, name)]
@@ -318,10 +319,10 @@ def public_ids_of(
     if len(primary_key) != 1:
         raise ConfigurationError(f"{own.__name__} has a composite key; select its rows with an ordinary statement")
     _refuse_string(keys, "expected a list of keys, not the string {}: write [key]")
-    wanted = {key: key for key in keys}
+    wanted = {key: key_as_stored(key, getattr(own, primary_key[0])) for key in keys}
     load = _load_options(where, execution_options)
     public_ids: dict[Any, str] = {}
-    for found in rows_by("public_ids_of", session, model, attribute, primary_key[0], wanted, (name,), load):
+    for found in rows_by("public_ids_of", session, model, attribute, primary_key[0], wanted.values(), (name,), load):
         for key, public_id in found:
             if public_ids.setdefault(key, public_id) != public_id:
                 raise ConfigurationError(
@@ -351,37 +352,6 @@ def _refuse_string(values: object, message: str) -> None:
         raise TypeError(message.format(safe_repr(values)))
 
 
-def _mistaken_for_id(kind: type[Any]) -> str | None:
-    """Return what to say of an object of class *kind* that is looked up; None if it may be the input of a client."""
-    if kind is int:
-        remedy = "to find a row by its key, write session.get(Model, key)"
-        return f"an integer was looked up as a public id, and finds nothing: {remedy}"
-    if issubclass(kind, Row) or inspect(kind, raiseerr=False) is not None:
-        return f"an object of class {kind.__name__} was looked up as a public id, and finds nothing: pass its public_id"
-    return None
-
-
-def _is_list_of_texts(value: object) -> bool:
-    # the first one is enough: a client may send a long list, or a nested one
-    return isinstance(value, (list, tuple, set, frozenset)) and isinstance(next(iter(cast("Any", value)), None), str)
-
-
-_LIST = (
-    "a list was looked up as one public id, and finds nothing: to find several rows, write "
-    "lookup.get_many(session, Model, public_ids), with a flat list of ids"
-)
-
-
-def _warn_of_mistakes(given: Sequence[object], level: int = 3) -> None:
-    """Warn if an integer, a row or a list is among *given*, not all of which are ids. A program calls the caller."""
-    kinds = dict.fromkeys(type(each) for each in given if type(each) is not str)  # clients send text
-    messages = [*map(_mistaken_for_id, kinds)]
-    if kinds and any(map(_is_list_of_texts, given)):
-        messages.append(_LIST)
-    for message in filter(None, messages):
-        warnings.warn(message, PublicIdWarning, stacklevel=level)
-
-
 def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checked: bool = False) -> dict[str, str]:
     """Return the ids as they were passed → their canonical spelling, without those that no row can have."""
     _refuse_string(public_ids, "expected a list of ids, not the string {}: write [public_id], or use lookup.get()")
@@ -389,7 +359,7 @@ def _well_formed(type_: IdColumnType, public_ids: Iterable[object], *, is_checke
     if {str}.issuperset(map(type, texts)) and all(map(type_.id_format.quick_check, texts)):
         return dict(zip(texts, texts, strict=True))  # the usual case, without a Python loop
     if not is_checked:
-        _warn_of_mistakes(texts, level=4)
+        warn_of_mistakes(texts, level=4)
     canonical = map(type_.id_format.canonical, texts)
     return {as_passed(each, text): text for each, text in zip(texts, canonical, strict=True) if text is not None}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, bindparam, inspect, select
+from sqlalchemy import Integer, Select, bindparam, inspect, select
 from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.interfaces import ORMOption
 from sqlalchemy.types import TypeEngine
@@ -145,6 +145,12 @@ def _type_of(column: Any) -> TypeEngine[Any] | None:
 def as_passed(public_id: object, text: str) -> str:
     """Return the key of an id in a dict: *public_id* as it was passed, or its *text* if it is no string."""
     return str.__str__(public_id) if isinstance(public_id, str) else text  # a subclass may print something else
+
+
+def key_as_stored(key: Any, column: Any) -> Any:
+    """Return *key* as rows show it: an integer may be passed as text, as to ``session.get()``."""
+    is_number = isinstance(key, str) and key.isascii() and key.isdecimal()
+    return int(key) if is_number and isinstance(column.type, Integer) else key
 
 
 def in_order(wanted: Mapping[Any, Any], found: Mapping[Any, Any]) -> dict[Any, Any]:
