@@ -162,7 +162,8 @@ nitpick_ignore = [
     ("py:class", "UUID"),  # within the type of an argument, it is looked for by no module
     ("py:class", "AnyAsyncSession"),  # for type checkers only, too
     ("py:class", "Engine"),  # within a dict, it is looked for by no module
-    ("py:class", "MigrationContext"),  # half imported while Alembic loads plugins, so within a string
+    ("py:class", "MigrateOperation"),  # half imported while Alembic loads plugins, so within a string
+    ("py:class", "MigrationContext"),
     ("py:class", "AsyncEngine"),  # imported for type checkers only: the guard must not import greenlet
 ]
 

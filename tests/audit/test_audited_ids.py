@@ -318,4 +318,6 @@ def test_columns_that_repeat_ids(engine: Engine, create: Callable[[MetaData], No
     }
     guessed = audit.run(engine, tables=tables)
     named = audit.run(engine, tables=["novel_history"], models=Base.metadata, column="public_id")
-    assert [each.worst() for each in (guessed, named)] == ["error", "error"]
+    told = audit.run(engine, tables=["novel_history"], models=Base.metadata, formats={"novel_history": NanoId()})
+    assert [each.worst() for each in (guessed, named, told)] == ["error", "error", "error"]
+    assert told.tables[0].has_column

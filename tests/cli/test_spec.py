@@ -40,6 +40,21 @@ class LargeCrate(Crate):
 """
 
 
+MAPPED = """
+from sqlalchemy.orm import registry
+from sqlalchemy_public_id import NanoId, PublicIdMixin
+
+mapper_registry = registry()
+
+@mapper_registry.mapped
+class Jar(PublicIdMixin):
+    __tablename__ = "jar"
+    __public_id__ = NanoId(prefix="specjar")
+
+mapper = Jar.__mapper__
+"""
+
+
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of a module, whose classes are in the working directory."""
@@ -73,6 +88,18 @@ def test_models(models: str) -> None:
         NanoId(prefix="specfass").spec(),
         NanoId(prefix="speczwei").spec(),
     ]
+
+
+def test_model_without_a_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that a registry has mapped shows no metadata; the registry has it."""
+    (tmp_path / "spec_mapped.py").write_text(MAPPED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "spec_mapped", raising=False)
+
+    for name in ("Jar", "mapper_registry"):
+        described = json.loads(run("spec", f"spec_mapped:{name}").stdout)["public_ids"]
+        assert [each["model"] for each in described] == ["Jar"]
+    assert "expected a declarative base, a registry or a model" in run("spec", "spec_mapped:mapper").stderr
 
 
 @pytest.mark.parametrize("name", ["Base.registry", "Crate"])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from itertools import count
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -28,6 +28,7 @@ from sqlalchemy_public_id import (
     PublicIdNotFound,
     TypedId,
     Uuid7,
+    audit,
     lookup,
     public_ref,
     testing,
@@ -623,3 +624,14 @@ def test_base_on_the_command_line(db: Session, engine: Engine) -> None:
 
     assert {"Team", "Hero", "Event"} <= {each["model"] for each in described}
     assert (audited.exit_code, "team" in audited.stdout) == (0, True)
+
+
+def test_base_without_models(engine: Engine, db: Session) -> None:
+    """For a base without tables, and for one in place of its metadata, the error says what to do."""
+
+    class Empty(SQLModel, registry=registry()): ...
+
+    with pytest.raises(ConfigurationError, match="which has no models; import the modules that declare them first"):
+        lookup.resolve(db, ID, base=Empty)
+    with pytest.raises(ConfigurationError, match=r"models has .*Own.*, expected MetaData, such as Base.metadata"):
+        audit.run(engine, models=cast("Any", Own))

@@ -76,12 +76,13 @@ def run(
     1 of 1 ids that were read are malformed: 'izkpm55j334u' (expected usr_ and 12 of 0-9 a-z)
     """
     given: Any = () if models is None else models
+    is_one = isinstance(models, type) or not hasattr(given, "__iter__")  # the metaclass of SQLModel has __iter__()
     settings = AuditSettings(
         schema=schema,
         tables=tables,
         column=column,
         formats={} if formats is None else formats,
-        models=[*given] if hasattr(given, "__iter__") else [given],
+        models=[given] if is_one else [*given],
         clusters={} if clusters is None else clusters,
         sample=sample,
         defaults=defaults,

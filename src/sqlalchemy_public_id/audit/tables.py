@@ -112,7 +112,8 @@ class AuditedTable:
 
     @property
     def has_column(self) -> bool:
-        is_named = self.settings.column is not None  # then it is audited, whatever the models declare
+        # then it is audited, whatever the models declare
+        is_named = self.settings.column is not None or self.name in self.settings.formats
         return self.column in self.columns and (is_named or not self._repeats_ids)
 
     @cached_property

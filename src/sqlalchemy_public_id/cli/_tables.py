@@ -86,11 +86,17 @@ def declared_ids(base: Any) -> Iterator[tuple[Mapper[Any], str, Column[Any]]]:
 
 def metadata_of(base: Any) -> list[MetaData]:
     """Return the metadata of *base*, and that of each of its classes, which may have another one."""
-    own: MetaData = base.metadata
+    own = _own_metadata(base)
     below: type[Any] = base if isinstance(base, type) else object  # all classes of a registry
     mappers = mapped_classes(registry_of(base, "base is"))
     tables = [mapper.local_table for mapper in mappers if issubclass(mapper.class_, below)]
     return list(dict.fromkeys([own, *(table.metadata for table in tables if isinstance(table, Table))]))
+
+
+def _own_metadata(base: Any) -> MetaData:
+    # a model that a registry has mapped without a base shows none
+    own: Any = getattr(base, "metadata", None)
+    return own if isinstance(own, MetaData) else registry_of(base, "base is").metadata
 
 
 def chosen_schemas(engine: Engine, pattern: str | None) -> Sequence[str | None]:
@@ -166,7 +172,7 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
     if not targets:
         raise click.UsageError(f"no model of {name_of(base)} has a unique public id")
     if is_all:
-        own = {(table.name, table.schema) for table in base.metadata.tables.values()}
+        own = {(table.name, table.schema) for table in _own_metadata(base).tables.values()}
         targets = _leave_out_elsewhere(engine, targets, own, schemas)
     if schemas == [None]:
         return targets

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 from weakref import ref
 
-from sqlalchemy import Column, Connection, FromClause, SQLColumnExpression, Table, Update, inspect, update
+from sqlalchemy import Column, Connection, FromClause, MetaData, SQLColumnExpression, Table, Update, inspect, update
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import (
     InstanceState,
@@ -147,10 +147,12 @@ def registry_of(base: Any, what: str) -> registry:
     :raises ConfigurationError: if it is none of these. A base that shows no registry, as that of SQLModel, must have
         models of one.
     """
-    found = getattr(base, "registry", base)
-    if isinstance(found, registry):
-        return found
+    if isinstance(base, registry):
+        return base
     if isinstance(base, type):
+        found = getattr(base, "registry", None)
+        if isinstance(found, registry):
+            return found
         mappers = map(_mapper_of, (base, *_subclasses(base)))
         several = {mapper.registry for mapper in mappers if mapper is not None}
         if len(several) == 1:
@@ -160,6 +162,8 @@ def registry_of(base: Any, what: str) -> registry:
                 f"{what} {safe_repr(base)}, whose models have several registries; pass one of them"
             )
     hint = "expected a declarative base, a registry or a model"
+    if isinstance(base, type) and isinstance(getattr(base, "metadata", None), MetaData):
+        hint = "which has no models; import the modules that declare them first"
     if isinstance(getattr(getattr(base, "Model", None), "registry", None), registry):  # the `db` of Flask-SQLAlchemy
         hint = "which is no declarative base; pass its attribute Model"
     raise ConfigurationError(f"{what} {safe_repr(base)}, {hint}")
