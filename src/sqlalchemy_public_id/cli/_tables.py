@@ -67,7 +67,7 @@ def base_argument(text: str) -> Any:
     return base
 
 
-def name_of(base: Any) -> str:
+def name_of_base(base: Any) -> str:
     """Return the name of a declarative base, for a message."""
     return base.__name__ if isinstance(base, type) else "the registry"
 
@@ -170,7 +170,7 @@ def chosen_targets(engine: Engine, selection: Selection, *, needs_models: bool) 
     if unknown := {*tables} - {target.table for target in targets}:
         raise click.UsageError(f"the models declare no unique public id for {', '.join(sorted(unknown))}")
     if not targets:
-        raise click.UsageError(f"no model of {name_of(base)} has a unique public id")
+        raise click.UsageError(f"no model of {name_of_base(base)} has a unique public id")
     if is_all:
         own = {(table.name, table.schema) for table in _own_metadata(base).tables.values()}
         targets = _leave_out_elsewhere(engine, targets, own, schemas)

@@ -18,7 +18,7 @@ from sqlalchemy_public_id.cli._console import (
     example_lines,
     format_argument,
 )
-from sqlalchemy_public_id.cli._tables import base_argument, declared_ids, name_of
+from sqlalchemy_public_id.cli._tables import base_argument, declared_ids, name_of_base
 from sqlalchemy_public_id.columns import public_id_type
 from sqlalchemy_public_id.errors import InvalidPublicId
 from sqlalchemy_public_id.formats import BASE36, Format
@@ -92,7 +92,7 @@ def _show_models(text: str, base: Any, url: str | None) -> bool:
         if public_id_type(column).id_format.is_valid(text)
     }
     if not columns:
-        _show(("model", f"none of {name_of(base)} has such ids"))
+        _show(("model", f"none of {name_of_base(base)} has such ids"))
         return False
     rows = dict.fromkeys(columns, "")
     if url is not None:

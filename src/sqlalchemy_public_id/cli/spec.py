@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sqlalchemy_public_id.cli._console import UsageProblem, echo, example_lines
-from sqlalchemy_public_id.cli._tables import base_argument, declared_ids, name_of
+from sqlalchemy_public_id.cli._tables import base_argument, declared_ids, name_of_base
 from sqlalchemy_public_id.columns import public_id_type
 
 
@@ -27,6 +27,6 @@ def spec(models: Any) -> None:
         for mapper, name, column in declared_ids(models)
     ]
     if not described:
-        raise UsageProblem(f"no model of {name_of(models)} has a public id")
+        raise UsageProblem(f"no model of {name_of_base(models)} has a public id")
     described.sort(key=lambda each: (str(each["model"]), str(each["attribute"])))
     echo(json.dumps({"spec": 1, "public_ids": described}, indent=2, ensure_ascii=False))
