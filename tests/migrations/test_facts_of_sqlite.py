@@ -13,8 +13,9 @@ from support.people import People, send
 from support.refusals import refused
 
 from sqlalchemy_public_id.migrations import PublicIdColumn, obstacles
-from sqlalchemy_public_id.migrations.databases import database_of, live_table, plan_for, rows_of
+from sqlalchemy_public_id.migrations.databases import database_of, live_table, plan_for
 from sqlalchemy_public_id.migrations.operation import PHASES, examine
+from sqlalchemy_public_id.migrations.sqlite.table import SQLiteRows
 
 NewPeople = Callable[..., People]
 
@@ -91,7 +92,7 @@ def test_order_of_a_key(engine: Engine, key: str, after: str) -> None:
     with engine.begin() as connection:
         send(connection, f"CREATE TABLE person (a int, b int, public_id text, PRIMARY KEY ({key})) {after}")
         live = live_table(connection, target)
-        assert ", ".join(rows_of(live, live.read_state()).read_key()) == key
+        assert ", ".join(SQLiteRows.read_key(live)) == key
 
 
 @pytest.mark.parametrize("default", ["NULL", "null", "'NULL'", "'x'"])

@@ -551,7 +551,10 @@ def test_position(connection: Connection, keys: str, position: list[str]) -> Non
     if position:
         assert [column.name for column in rows_of(live(connection)).parts] == position
     else:
-        with pytest.raises(ConfigurationError, match=r"fact has no primary key, and no .* or fill region by hand"):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"fact has no primary key, and .* or give region ids, a unique index",
+        ):
             rows_of(live_table(connection, PublicIdColumn.of("fact", "region")))
     assert [column.name for column in rows_of(live(connection, schema=OTHER)).parts] == ["missing"]
 
