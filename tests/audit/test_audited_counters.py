@@ -42,6 +42,14 @@ def ticket_of(key: Any, *more: Any) -> Any:
     return Ticket
 
 
+def ticket_of_a_tenant() -> Any:
+    """Return a model whose primary key is a counted key and the tenant."""
+    return ticket_of(
+        mapped_column(BigInteger, primary_key=True, autoincrement=True),
+        mapped_column(BigInteger, primary_key=True, autoincrement=False),
+    )
+
+
 def load(engine: Engine, model: Any, *keys: int) -> None:
     """Store rows with these keys."""
     rest = {"tenant_id": 1} if "tenant_id" in model.__table__.c else {}
@@ -195,10 +203,7 @@ def test_keys_of_its_own_range_that_are_far_away(engine: Engine, create: Callabl
 @on("postgresql")
 def test_keys_with_a_tenant(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """The counter of a key that is the first column of the primary key is compared, too."""
-    Ticket = ticket_of(
-        mapped_column(BigInteger, primary_key=True, autoincrement=True),
-        mapped_column(BigInteger, primary_key=True, autoincrement=False),
-    )
+    Ticket = ticket_of_a_tenant()
     create(Ticket.metadata)
     load(engine, Ticket, 3)
 
@@ -208,10 +213,7 @@ def test_keys_with_a_tenant(engine: Engine, create: Callable[[MetaData], None]) 
 @on("postgresql")
 def test_keys_behind_a_tenant(engine: Engine, create: Callable[[MetaData], None]) -> None:
     """If no index begins with the key, the audit says that it has not read all rows to compare the counter."""
-    Ticket = ticket_of(
-        mapped_column(BigInteger, primary_key=True, autoincrement=True),
-        mapped_column(BigInteger, primary_key=True, autoincrement=False),
-    )
+    Ticket = ticket_of_a_tenant()
     create(Ticket.metadata)
     load(engine, Ticket, 3)
     with engine.begin() as connection:

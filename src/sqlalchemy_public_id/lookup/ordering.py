@@ -90,9 +90,8 @@ class Term:
 
     def types_in(self, dialect: Dialect) -> list[TypeEngine[Any]]:
         """Return the types of the columns in an expression."""
-        columns = filter(
-            lambda each: isinstance(each, ColumnClause), cast("Iterator[Any]", visitors.iterate(self.element))
-        )
+        parts: Iterator[Any] = cast("Any", visitors.iterate(self.element))
+        columns: list[Any] = [each for each in parts if isinstance(each, ColumnClause)]
         return [undecorated(each.type.dialect_impl(dialect)) for each in columns]
 
     def is_enum(self, dialect: Dialect) -> bool:

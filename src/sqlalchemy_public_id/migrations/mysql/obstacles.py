@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from sqlalchemy import text
 
@@ -200,7 +201,7 @@ def _of_locks(migration: Migration, engine: str) -> Iterator[Obstacle]:
     is_gone = {"drop", "loosen"} & {*migration.phases} and not migration.state.exists
     if is_gone or not migration.steps:
         return
-    connection = migration.table.connection
+    table = cast("MySQLTable", migration.table)
     causes: list[str] = []
     if engine.lower() != "innodb":
         causes.append(f"the engine is {engine}")
@@ -208,15 +209,13 @@ def _of_locks(migration: Migration, engine: str) -> Iterator[Obstacle]:
         causes.append(f"{migration.target.column} is the only key, by which InnoDB stores the rows")
     kinds = {index.kind for index in migration.state.indexes}
     causes += [f"there is a {kind.upper()} index" for kind in ("fulltext", "spatial") if kind in kinds]
-    if getattr(connection.dialect, "is_mariadb", False):
-        generated = migration.table.read(_GENERATED)
+    if table.is_mariadb:
+        generated = table.read(_GENERATED)
         causes += [f"the column {name} is generated, and stored or indexed" for (name,) in generated]
-    if isinstance(migration.table, MySQLTable):
-        causes += migration.table.read_copying_checks(modifies=_modifies(migration))
+    causes += table.read_copying_checks(modifies=_modifies(migration))
     if causes:
-        problem = (
-            f"writers would wait while {connection.dialect.name} changes {migration.target.table}: {', '.join(causes)}"
-        )
+        database = table.connection.dialect.name
+        problem = f"writers would wait while {database} changes {migration.target.table}: {', '.join(causes)}"
         yield Obstacle("needs-lock", problem, "pass allow_lock=True to accept this, in a quiet hour")
 
 
